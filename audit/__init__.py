@@ -1,0 +1,3 @@
+"""Theodolite: point it at a Transformer and read off whether it is one."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""The known-good GPT, one idea a file."""
