@@ -11,7 +11,9 @@ from __future__ import annotations
 import pytest
 
 
-def claim(*ids: str, check: str | None = None, component: str | None = None) -> pytest.MarkDecorator:
+def claim(
+    *ids: str, check: str | None = None, component: str | None = None
+) -> pytest.MarkDecorator:
     """Mark a test as the property of one or more claims of the ledger.
 
     Args:

@@ -1,0 +1,110 @@
+"""What the property and mutant modules say of themselves, read from their source.
+
+Nothing is imported or run: the claims table is there at once, without torch.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+PROPERTIES = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class PropertySource:
+    """A property: where it stands and which claims it names.
+
+    Attributes:
+        name: As pytest prints it, from the properties folder: "test_rope.py::test_...".
+        claims: The claims it names.
+        check: The name of its check in an audit, or None.
+        component: The part that its failure accuses, or None.
+    """
+
+    name: str
+    claims: tuple[str, ...]
+    check: str | None
+    component: str | None
+
+
+@dataclass(frozen=True)
+class MutantSource:
+    """A mutant: its name, the claims it breaks, and why it is none if it is equivalent."""
+
+    name: str
+    claims: tuple[str, ...]
+    component: str
+    fault: str
+    source: str
+    equivalent: str | None
+
+
+def find_properties(folder: Path = PROPERTIES) -> list[PropertySource]:
+    """Every function of the property modules that names a claim, in the order of the files."""
+    return [
+        PropertySource(
+            name=f"{path.relative_to(folder).as_posix()}::{name}",
+            claims=tuple(call.ids),
+            check=call.options.get("check"),
+            component=call.options.get("component"),
+        )
+        for path in sorted(folder.rglob("test_*.py"))
+        for name, _, call in _decorated(path, "claim")
+    ]
+
+
+def find_mutants(folder: Path = PROPERTIES / "mutants") -> list[MutantSource]:
+    """Every function of the mutant modules that is registered as one."""
+    return [
+        MutantSource(
+            name=call.ids[0],
+            claims=tuple(call.options.get("breaks", ())),
+            component=call.options["component"],
+            fault=" ".join((ast.get_docstring(function) or "").split()),
+            source=call.options.get("source", "own"),
+            equivalent=call.options.get("equivalent"),
+        )
+        for path in sorted(folder.glob("*.py"))
+        for _, function, call in _decorated(path, "mutant")
+    ]
+
+
+@dataclass(frozen=True)
+class _Call:
+    ids: list[str]
+    options: dict[str, Any]
+
+
+def _decorated(path: Path, decorator: str) -> Iterator[tuple[str, ast.FunctionDef, _Call]]:
+    tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+    for name, function in _functions(tree, ""):
+        for node in function.decorator_list:
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Name)
+                and node.func.id == decorator
+            ):
+                yield name, function, _read(node, path)
+
+
+def _functions(tree: ast.AST, prefix: str) -> Iterator[tuple[str, ast.FunctionDef]]:
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef):
+            yield prefix + node.name, node
+        elif isinstance(node, ast.ClassDef):
+            yield from _functions(node, f"{prefix}{node.name}::")
+
+
+def _read(node: ast.Call, path: Path) -> _Call:
+    try:
+        return _Call(
+            [ast.literal_eval(argument) for argument in node.args],
+            {each.arg: ast.literal_eval(each.value) for each in node.keywords if each.arg},
+        )
+    except ValueError as error:
+        message = f"{path.name}, line {node.lineno}: write the decorator's arguments as literals"
+        raise ValueError(message) from error
