@@ -26,7 +26,9 @@ class CharacterTokenizer:
 
     def __init__(self, text: str) -> None:
         if not text:
-            raise ValueError("an empty text has no characters to make a vocabulary of; give a text")
+            raise ValueError(
+                "An empty text has no characters to make a vocabulary of: give a text."
+            )
         self.symbols = "".join(sorted(set(text)))
         self._id_of = {symbol: number for number, symbol in enumerate(self.symbols)}
 
@@ -45,9 +47,9 @@ class CharacterTokenizer:
         except KeyError as missing:
             symbol = missing.args[0]
             raise ValueError(
-                f"the character {symbol!r} at index {text.index(symbol)} is not among the "
-                f"{len(self)} of the vocabulary; remove it, or make the tokenizer from a text "
-                "that holds it"
+                f"The character {symbol!r} at index {text.index(symbol)} is not among the "
+                f"{len(self)} of the vocabulary: remove it, or make the tokenizer from a text "
+                "that holds it."
             ) from None
 
     def decode(self, ids: Tensor | Sequence[int]) -> str:
@@ -60,7 +62,7 @@ class CharacterTokenizer:
         for number in numbers:
             if not 0 <= number < len(self):
                 raise ValueError(
-                    f"the id {number} is outside the vocabulary; ids run from 0 to {len(self) - 1}"
+                    f"The id {number} is outside the vocabulary: ids run from 0 to {len(self) - 1}."
                 )
         return "".join(self.symbols[number] for number in numbers)
 
@@ -79,12 +81,12 @@ def split(data: Tensor, fraction: float = 0.9) -> tuple[Tensor, Tensor]:
         ValueError: If `fraction` is not between 0 and 1, or a part would be empty.
     """
     if not 0 < fraction < 1:
-        raise ValueError(f"the training fraction must lie between 0 and 1, not {fraction}")
+        raise ValueError(f"The training fraction is {fraction}: give one between 0 and 1.")
     border = int(fraction * len(data))
     if border in (0, len(data)):
         raise ValueError(
-            f"a text of {len(data)} tokens cannot be split {fraction:g} to {1 - fraction:g}: "
-            "one part would be empty; give a longer text"
+            f"A text of {len(data)} tokens cannot be split {fraction:g} to {1 - fraction:g}: "
+            "one part would be empty; give a longer text."
         )
     return data[:border], data[border:]
 
@@ -112,12 +114,12 @@ def draw_batch(
     """
     if batch < 1 or context < 1:
         raise ValueError(
-            f"a batch needs at least one window of at least one token, not {batch} of {context}"
+            f"A batch of {batch} windows of {context} tokens is empty: give at least 1 of each."
         )
     if len(data) <= context:
         raise ValueError(
-            f"a context of {context} needs at least {context + 1} tokens and the data has "
-            f"{len(data)}; give a longer text or a shorter context"
+            f"A context of {context} needs at least {context + 1} tokens and the data has "
+            f"{len(data)}: give a longer text or a shorter context."
         )
     starts = torch.randint(
         len(data) - context, (batch, 1), generator=generator, device=generator.device
