@@ -195,7 +195,9 @@ class MultiHeadAttention(nn.Module):
             query, key = apply_rotation(query, rotation), apply_rotation(key, rotation)
         if cache is not None:
             key, value = cache.extend(key, value)  # (B, H_kv, T, d) -> (B, H_kv, S, d)
-        return self.output(self.attend(query, key, value, mask=mask, causal=causal))
+        joined = self.attend(query, key, value, mask=mask, causal=causal)
+        mixed: Tensor = self.output(joined)  # (B, T, H·d) -> (B, T, C)
+        return mixed
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries (B, H, T, d), keys and values (B, H_kv, T, d) of x (B, T, C), not yet rotated."""

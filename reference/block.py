@@ -38,11 +38,12 @@ class Block(nn.Module):
         if self.pre_norm:
             branch = self.attention_norm(x)
             x = x + self.attention(branch, rotation=rotation, mask=mask, cache=cache)
-            return x + self.feed_forward(self.feed_forward_norm(x))
-        attended = self.attention(x, rotation=rotation, mask=mask, cache=cache)
-        x = self.attention_norm(x + attended)
-        normalised: Tensor = self.feed_forward_norm(x + self.feed_forward(x))
-        return normalised
+            x = x + self.feed_forward(self.feed_forward_norm(x))
+        else:
+            branch = self.attention(x, rotation=rotation, mask=mask, cache=cache)
+            x = self.attention_norm(x + branch)
+            x = self.feed_forward_norm(x + self.feed_forward(x))
+        return x
 
 
 def build_norm(config: GPTConfig) -> RMSNorm | LayerNorm:

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
 from theodolite.reference.feed_forward import gated_width
+from theodolite.reference.rotary import Pairing
 
 FeedForwardKind = Literal["swiglu", "relu", "gelu"]
 NormKind = Literal["rmsnorm", "layernorm"]
 Placement = Literal["pre", "post"]
 PositionKind = Literal["rotary", "learned", "sinusoidal", "none"]
-Pairing = Literal["interleaved", "half"]
 
 
 class Shape(NamedTuple):
