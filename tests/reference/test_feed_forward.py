@@ -1,0 +1,36 @@
+"""Feed-forward networks and the rounding rule."""
+
+from fractions import Fraction
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import strategies as st
+from theodolite import reference
+from theodolite.fixtures.strategies import drawn
+
+
+def test_swiglu_gates_a_linear_branch():
+    torch.manual_seed(0)
+    layer, x = reference.SwiGLU(6, 10), torch.randn(2, 3, 6)
+    w1, w3, w2 = layer.gate.weight, layer.up.weight, layer.down.weight
+    gate = x @ w1.T
+    expected = (gate * gate.sigmoid() * (x @ w3.T)) @ w2.T
+    assert torch.allclose(layer(x), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+def test_the_original_widens_by_four(activation):
+    torch.manual_seed(0)
+    layer, x = reference.FeedForward(6, activation=activation, bias=True), torch.randn(2, 3, 6)
+    hidden = F.linear(x, layer.up.weight, layer.up.bias)
+    hidden = hidden.relu() if activation == "relu" else F.gelu(hidden, approximate="tanh")
+    assert hidden.shape[-1] == 24
+    assert torch.equal(layer(x), F.linear(hidden, layer.down.weight, layer.down.bias))
+
+
+@drawn(100, width=st.integers(1, 20_000), multiple=st.sampled_from([1, 8, 64, 256]))
+def test_the_gated_width_is_the_next_multiple_of_eight_thirds(width, multiple):
+    hidden = reference.gated_width(width, multiple)
+    assert hidden % multiple == 0
+    assert 0 <= hidden - Fraction(8 * width, 3) < multiple

@@ -1,0 +1,28 @@
+"""Absolute positions."""
+
+import math
+
+import pytest
+import torch
+from theodolite import reference
+
+
+def test_sinusoidal_vectors_are_the_stated_waves():
+    vectors = reference.sinusoidal(torch.tensor([0, 3]), 4)
+    slow = 3 / 100
+    expected = [[0, 1, 0, 1], [math.sin(3), math.cos(3), math.sin(slow), math.cos(slow)]]
+    assert torch.allclose(vectors, torch.tensor(expected, dtype=torch.float64), atol=1e-15)
+
+
+def test_sinusoidal_products_depend_on_distance_alone():
+    vectors = reference.sinusoidal(torch.arange(50), 32)
+    products = vectors @ vectors.T
+    # 16 cosines of angles up to 50, each known to 50 eps
+    assert (products[:-7, :-7] - products[7:, 7:]).abs().max() <= 16 * 4 * 50 * 2**-52
+
+
+def test_learned_positions_are_rows_of_a_table_that_ends():
+    learned = reference.LearnedPositions(5, 3)
+    assert torch.equal(learned(torch.tensor([4])), learned.table.weight[4:])
+    with pytest.raises(ValueError, match="Position 5 is outside the table of learned positions"):
+        learned(torch.tensor([5]))
