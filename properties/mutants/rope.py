@@ -1,0 +1,372 @@
+"""Faults of rotary positions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from theodolite.properties.mutants.registry import Patch, mutant
+from theodolite.reference import attention, model, rotary
+from theodolite.reference.positions import sinusoidal
+from theodolite.reference.rotary import Rotation
+from torch import Tensor
+
+
+def _replace_angles(patch: Patch, angles_of: Any) -> None:
+    """Let `rotation_at` take its angles from ``angles_of(positions, frequencies)``."""
+
+    def rotation_at(
+        positions: Tensor,
+        width: int,
+        *,
+        base: float = 10000.0,
+        pairing: rotary.Pairing = "interleaved",
+        interpolation: float = 1.0,
+    ) -> Rotation:
+        frequencies = rotary.rotary_frequencies(width, base=base, interpolation=interpolation)
+        angles = angles_of(positions, frequencies)
+        return Rotation(angles.cos(), angles.sin(), pairing)
+
+    patch.replace(rotary.rotation_at, rotation_at)
+
+
+def _replace_frequencies(patch: Patch, exponent_of: Any) -> None:
+    """Let pair i turn by ``base ** -exponent_of(i, width)``."""
+
+    def frequencies(
+        width: int,
+        *,
+        base: float = 10000.0,
+        interpolation: float = 1.0,
+        device: torch.device | None = None,
+    ) -> Tensor:
+        pairs = torch.arange(width // 2, dtype=torch.float64, device=device)
+        return base ** -exponent_of(pairs, width) / interpolation
+
+    patch.replace(rotary.rotary_frequencies, frequencies)
+
+
+@mutant(
+    "rope-angles-in-bfloat16",
+    component="rope",
+    breaks=("ROPE-1", "ROPE-2", "ROPE-7"),
+    source="EleutherAI/gpt-neox#1003",
+)
+def _(patch: Patch) -> None:
+    """Positions and frequencies are multiplied in bfloat16."""
+
+    def angles_of(positions: Tensor, frequencies: Tensor) -> Tensor:
+        rounded = frequencies.to(torch.bfloat16)
+        return (positions[..., None].to(torch.bfloat16) * rounded).double()
+
+    _replace_angles(patch, angles_of)
+
+
+@mutant(
+    "rope-angles-in-the-type-of-queries",
+    component="rope",
+    breaks=("ROPE-5",),
+    source="huggingface/transformers#25681",
+)
+def _(patch: Patch) -> None:
+    """Angles are computed in the type of what is turned: right until that is half precision."""
+    original = rotary.rotate
+
+    def rotate(x: Tensor, positions: Tensor, **options: Any) -> Tensor:
+        return original(x, positions.to(x.dtype), **options)
+
+    def angles_of(positions: Tensor, frequencies: Tensor) -> Tensor:
+        dtype = positions.dtype if positions.is_floating_point() else frequencies.dtype
+        return positions[..., None] * frequencies.to(dtype)
+
+    patch.replace(rotary.rotate, rotate)
+    _replace_angles(patch, angles_of)
+
+
+@mutant("rope-quadratic-angle", component="rope", breaks=("ROPE-1", "ROPE-2", "ROPE-9"))
+def _(patch: Patch) -> None:
+    """The angle grows faster than the position."""
+    _replace_angles(patch, lambda m, theta: (m + m * m / 1000)[..., None] * theta)
+
+
+@mutant("rope-ignores-positions", component="rope", breaks=("ROPE-1", "ROPE-8"))
+def _(patch: Patch) -> None:
+    """Every position is turned as position 1 is."""
+    _replace_angles(patch, lambda m, theta: torch.ones_like(m)[..., None] * theta)
+
+
+@mutant("rope-positions-from-one", component="rope", breaks=("ROPE-2",))
+def _(patch: Patch) -> None:
+    """The first position turns by one step instead of none."""
+    _replace_angles(patch, lambda m, theta: (m + 1)[..., None] * theta)
+
+
+@mutant("rope-table-resampled", component="rope", breaks=("ROPE-5",))
+def _(patch: Patch) -> None:
+    """A call's positions are counted from its first one, so every chunk starts at 0."""
+    _replace_angles(patch, lambda m, theta: (m - m[..., :1])[..., None] * theta)
+
+
+@mutant("rope-exponent-i-over-d", component="rope", breaks=("ROPE-3", "ROPE-7"))
+def _(patch: Patch) -> None:
+    """The exponent is i/d for pair i, not 2i/d: the slowest pairs are a hundred times too fast."""
+    _replace_frequencies(patch, lambda pairs, width: pairs / width)
+
+
+@mutant("rope-exponent-over-d-minus-2", component="rope", breaks=("ROPE-3",))
+def _(patch: Patch) -> None:
+    """Frequencies are spread so that the last is 1/base exactly."""
+    _replace_frequencies(patch, lambda pairs, width: 2 * pairs / max(width - 2, 1))
+
+
+@mutant("rope-frequencies-reversed", component="rope", breaks=("ROPE-3", "ROPE-6"))
+def _(patch: Patch) -> None:
+    """The first channels turn slowest."""
+    _replace_frequencies(patch, lambda pairs, width: 2 * pairs.flip(0) / width)
+
+
+@mutant(
+    "rope-base-ignored",
+    component="rope",
+    breaks=("ROPE-6",),
+    source="Lightning-AI/litgpt#1713",
+)
+def _(patch: Patch) -> None:
+    """The base is 10,000 whatever the configuration says."""
+    original = rotary.rotary_frequencies
+
+    def frequencies(
+        width: int,
+        *,
+        base: float = 10000.0,  # noqa: ARG001 - the fault
+        interpolation: float = 1.0,
+        device: torch.device | None = None,
+    ) -> Tensor:
+        return original(width, interpolation=interpolation, device=device)
+
+    patch.replace(rotary.rotary_frequencies, frequencies)
+
+
+@mutant("rope-interpolation-multiplies", component="rope", breaks=("ROPE-6",))
+def _(patch: Patch) -> None:
+    """Interpolation speeds rotation up instead of slowing it down."""
+    original = rotary.rotary_frequencies
+
+    def frequencies(
+        width: int,
+        *,
+        base: float = 10000.0,
+        interpolation: float = 1.0,
+        device: torch.device | None = None,
+    ) -> Tensor:
+        return original(width, base=base, interpolation=1 / interpolation, device=device)
+
+    patch.replace(rotary.rotary_frequencies, frequencies)
+
+
+@mutant(
+    "rope-pairings-mixed",
+    component="rope",
+    breaks=("ROPE-2", "ROPE-7"),
+    source="karpathy/llama2.c#286",
+)
+def _(patch: Patch) -> None:
+    """Half-split partners are turned by angles laid out for interleaved channels."""
+
+    def apply_rotation(x: Tensor, rotation: Rotation) -> Tensor:
+        cosine, sine = (
+            each.to(x.dtype).repeat_interleave(2, dim=-1)
+            for each in (rotation.cosine, rotation.sine)
+        )
+        first, second = x.chunk(2, dim=-1)
+        return x * cosine + torch.cat((-second, first), dim=-1) * sine
+
+    patch.replace(rotary.apply_rotation, apply_rotation)
+
+
+@mutant("rope-half-split-by-one-sign", component="rope", breaks=("ROPE-2", "ROPE-7"))
+def _(patch: Patch) -> None:
+    """The second channel of a pair subtracts where it should add."""
+    original = rotary.apply_rotation
+
+    def apply_rotation(x: Tensor, rotation: Rotation) -> Tensor:
+        if rotation.pairing == "interleaved":
+            return original(x, rotation)
+        cosine, sine = rotation.cosine.to(x.dtype), rotation.sine.to(x.dtype)
+        first, second = x.chunk(2, dim=-1)
+        return torch.cat((first * cosine - second * sine, second * cosine - first * sine), -1)
+
+    patch.replace(rotary.apply_rotation, apply_rotation)
+
+
+@mutant(
+    "rope-along-heads",
+    component="rope",
+    breaks=("ROPE-8",),
+    source="facebookresearch/xformers#841",
+)
+def _(patch: Patch) -> None:
+    """A layout of (B, T, H, d) is expected where (B, H, T, d) comes: heads are turned."""
+    original = rotary.rotate
+
+    def rotate(x: Tensor, positions: Tensor, **options: Any) -> Tensor:
+        if x.dim() < 4:
+            return original(x, positions, **options)
+        heads = torch.arange(x.shape[1])
+        return original(x.transpose(1, 2), heads, **options).transpose(1, 2)
+
+    patch.replace(rotary.rotate, rotate)
+
+
+@mutant("rope-along-the-batch", component="rope", breaks=("ROPE-8",))
+def _(patch: Patch) -> None:
+    """Each row of a batch is turned one position further than the row before."""
+    original = rotary.rotate
+
+    def rotate(x: Tensor, positions: Tensor, **options: Any) -> Tensor:
+        if x.dim() < 4:
+            return original(x, positions, **options)
+        rows = torch.arange(x.shape[0])[:, None, None]
+        return original(x, positions + rows, **options)
+
+    patch.replace(rotary.rotate, rotate)
+
+
+@mutant("rope-learned-frequencies", component="rope", breaks=("ROPE-5",))
+def _(patch: Patch) -> None:
+    """Frequencies are a parameter, which an optimiser will change."""
+    original = rotary.Rotary.__init__
+
+    def init(self: rotary.Rotary, width: int, **options: Any) -> None:
+        original(self, width, **options)
+        self.frequencies = torch.nn.Parameter(rotary.rotary_frequencies(width))
+
+    patch.method(rotary.Rotary, "__init__", init)
+
+
+@mutant(
+    "rope-table-cast-with-the-model",
+    component="rope",
+    breaks=("ROPE-5",),
+    source="huggingface/transformers#25681",
+)
+def _(patch: Patch) -> None:
+    """Frequencies are a buffer, which a cast of the model rounds to half precision."""
+    original = rotary.Rotary.__init__
+
+    def init(self: rotary.Rotary, width: int, **options: Any) -> None:
+        original(self, width, **options)
+        frequencies = rotary.rotary_frequencies(width, base=self.base)
+        self.register_buffer("frequencies", frequencies, persistent=False)
+
+    def forward(self: Any, positions: Tensor) -> Rotation:
+        angles = positions[..., None] * self.frequencies.double()
+        return Rotation(angles.cos(), angles.sin(), self.pairing)
+
+    patch.method(rotary.Rotary, "__init__", init)
+    patch.method(rotary.Rotary, "forward", forward)
+
+
+def _replace_turning(patch: Patch, turn: Any) -> None:
+    """Let attention turn q, k and v by ``turn(query, key, value, rotation)``."""
+
+    def forward(  # what `MultiHeadAttention.forward` does, but for the line in the middle
+        self: attention.MultiHeadAttention,
+        x: Tensor,
+        *,
+        rotation: Rotation | None = None,
+        mask: Tensor | None = None,
+        causal: bool = True,
+        cache: Any = None,
+    ) -> Tensor:
+        query, key, value = self.project(x)
+        if rotation is not None:
+            query, key, value = turn(query, key, value, rotation)
+        if cache is not None:
+            key, value = cache.extend(key, value)
+        mixed: Tensor = self.output(self.attend(query, key, value, mask=mask, causal=causal))
+        return mixed
+
+    patch.method(attention.MultiHeadAttention, "forward", forward)
+
+
+@mutant("rope-on-values", component="rope", breaks=("ROPE-4",))
+def _(patch: Patch) -> None:
+    """Values are turned as well."""
+    turn = rotary.apply_rotation
+    _replace_turning(patch, lambda *qkv_r: tuple(turn(each, qkv_r[3]) for each in qkv_r[:3]))
+
+
+@mutant("rope-on-queries-alone", component="rope", breaks=("ROPE-4", "ROPE-9"))
+def _(patch: Patch) -> None:
+    """Keys are left as they are."""
+    turn = rotary.apply_rotation
+    _replace_turning(patch, lambda q, k, v, rotation: (turn(q, rotation), k, v))
+
+
+@mutant("rope-keys-one-late", component="rope", breaks=("ROPE-4",))
+def _(patch: Patch) -> None:
+    """Keys take the angles of the position after their own: scores stay relative."""
+    turn = rotary.apply_rotation
+
+    def one_late(q: Tensor, k: Tensor, v: Tensor, at: Rotation) -> tuple[Tensor, Tensor, Tensor]:
+        step = Rotation(at.cosine[1], at.sine[1], at.pairing)
+        return turn(q, at), turn(turn(k, at), step), v
+
+    _replace_turning(patch, one_late)
+
+
+@mutant("rope-missing-in-the-last-layer", component="rope", breaks=("ROPE-4",))
+def _(patch: Patch) -> None:
+    """The last block attends without positions."""
+    original = model.GPT.__init__
+
+    def init(self: model.GPT, *given: Any) -> None:
+        original(self, *given)
+        self.blocks[-1].register_forward_pre_hook(
+            lambda _, args, options: (args, {**options, "rotation": None}), with_kwargs=True
+        )
+
+    patch.method(model.GPT, "__init__", init)
+
+
+@mutant("rope-and-a-position-vector", component="rope", breaks=("ROPE-4", "ROPE-9"))
+def _(patch: Patch) -> None:
+    """A sinusoidal vector is added to the embedding besides."""
+    original = model.GPT.__init__
+
+    class Sinusoidal(torch.nn.Module):
+        def __init__(self, width: int) -> None:
+            super().__init__()
+            self.width = width
+
+        def forward(self, positions: Tensor) -> Tensor:
+            return sinusoidal(positions, self.width)
+
+    def init(self: model.GPT, *given: Any) -> None:
+        original(self, *given)
+        self.positions = Sinusoidal(self.config.width)  # type: ignore[assignment]
+
+    patch.method(model.GPT, "__init__", init)
+
+
+@mutant(
+    "rope-offset-ignored",
+    component="rope",
+    breaks=("ROPE-9",),
+    source="keras-team/keras-hub#1544",
+)
+def _(patch: Patch) -> None:
+    """Later positions of one call start at 0 again."""
+    _replace_angles(patch, lambda m, theta: torch.arange(m.shape[-1])[..., None] * theta)
+
+
+@mutant(
+    "rope-turns-the-other-way",
+    component="rope",
+    breaks=("ROPE-2", "ROPE-3", "ROPE-5", "ROPE-7", "ROPE-8", "ROPE-9"),
+    equivalent="Scores depend on m - n alone, whichever way both turn.",
+)
+def _(patch: Patch) -> None:
+    """Positions turn clockwise."""
+    _replace_angles(patch, lambda m, theta: -m[..., None] * theta)
