@@ -20,7 +20,7 @@ def mean_error(x: Tensor) -> float:
     return 2 * (x.shape[1] + 2) * unit_roundoff(x.dtype) * float(x.abs().max())
 
 
-@claim("AVG-1", component="attention")
+@claim("AVG-1")
 @drawn(max_examples=30, batch=st.integers(1, 3), length=lengths, seed=seeds())
 def test_a_triangular_product_is_the_running_mean(batch: int, length: int, seed: int) -> None:
     """(w @ x)[t] is x[: t + 1].mean(0), for every t."""
@@ -42,7 +42,7 @@ def test_a_triangular_product_is_the_running_mean(batch: int, length: int, seed:
         )
 
 
-@claim("AVG-1", component="attention")
+@claim("AVG-1")
 def test_the_printed_mean_is_reproduced() -> None:
     x = torch.randn(1, 4, 2, generator=torch.Generator().manual_seed(0))
     judge(
@@ -54,7 +54,7 @@ def test_the_printed_mean_is_reproduced() -> None:
     )
 
 
-@claim("AVG-1", component="attention")
+@claim("AVG-1")
 @drawn(max_examples=20, length=lengths)
 def test_averaging_weights_are_triangular_and_sum_to_one(length: int) -> None:
     weights = averaging.averaging_matrix(length)
@@ -68,7 +68,7 @@ def test_averaging_weights_are_triangular_and_sum_to_one(length: int) -> None:
     )
 
 
-@claim("AVG-2", component="softmax")
+@claim("AVG-2")
 @drawn(max_examples=20, length=lengths)
 def test_softmax_over_minus_infinity_gives_the_same_matrix(length: int) -> None:
     weights = averaging.masked_softmax_matrix(length)
@@ -92,7 +92,7 @@ def test_softmax_over_minus_infinity_gives_the_same_matrix(length: int) -> None:
     )
 
 
-@claim("AVG-2", component="softmax")
+@claim("AVG-2")
 def test_the_printed_row_of_weights_is_reproduced() -> None:
     judge(
         averaging.masked_softmax_matrix(4)[2],
@@ -106,7 +106,7 @@ def test_the_printed_row_of_weights_is_reproduced() -> None:
         require(nothing.item() == 0, "exp(-inf) is exactly 0", where={"dtype": dtype})
 
 
-@claim("AVG-3", component="softmax")
+@claim("AVG-3")
 @drawn(max_examples=30, shape=attention_shapes(), seed=seeds(), same=st.booleans())
 def test_equal_scores_average_the_visible_prefix(
     attention: Attention, shape: AttentionShape, seed: int, same: bool

@@ -14,9 +14,11 @@ MUTANTS = load_mutants()
 
 
 class Verdicts:
-    """Runs the collected properties without shrinking; keeps what each says of each claim."""
+    """Runs collected properties without shrinking, until every claim is caught; keeps verdicts."""
 
-    def __init__(self):
+    def __init__(self, claims, component=None):
+        self.component = component
+        self.uncaught = set(claims)
         self.failures = []  # (claims, component the failure accuses)
         self.crashes = []
         self.ran = set()
@@ -34,26 +36,35 @@ class Verdicts:
         if call.excinfo is not None and not call.excinfo.errisinstance(pytest.skip.Exception):
             error = call.excinfo.value
             if isinstance(error, PropertyFailure):
-                accused = error.judgement.component or _component(marks)
-                self.failures.append((claims, accused))
+                self.note(claims, error.judgement.component or _component(marks))
             else:
                 self.crashes.append(f"{item.nodeid}: {call.excinfo.exconly()}")
+        if not self.uncaught:
+            item.session.shouldstop = "every claim is caught"
         return (yield)
+
+    def note(self, claims, accused):
+        self.failures.append((claims, accused))
+        if accused in {self.component, None}:
+            self.uncaught -= claims
 
 
 def _component(marks):
     return next((mark.kwargs["component"] for mark in marks if mark.kwargs["component"]), None)
 
 
-def run_properties_of(claims):
-    """Run every property that names one of `claims`, in this process."""
+def run_properties_of(mutant):
+    """Run the properties that name a claim of the mutant, in this process, under the mutant."""
     names = [
-        str(FOLDER / each.name) for each in find_properties() if set(each.claims) & set(claims)
+        str(FOLDER / each.name)
+        for each in find_properties()
+        if set(each.claims) & set(mutant.claims)
     ]
-    verdicts = Verdicts()
+    verdicts = Verdicts(mutant.claims, mutant.component)
     options = ["-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:terminal", "-c", "/dev/null"]
     if names:
-        pytest.main([*names, *options, "--rootdir", str(FOLDER)], plugins=[verdicts])
+        with mutant.applied():
+            pytest.main([*names, *options, "--rootdir", str(FOLDER)], plugins=[verdicts])
     return verdicts
 
 
@@ -61,8 +72,7 @@ def run_properties_of(claims):
     "mutant", [pytest.param(each, id=each.name) for each in MUTANTS if not each.equivalent]
 )
 def test_a_property_of_each_claim_it_breaks_catches(mutant):
-    with mutant.applied():
-        verdicts = run_properties_of(mutant.claims)
+    verdicts = run_properties_of(mutant)
     for claim in mutant.claims:
         accused = {component for claims, component in verdicts.failures if claim in claims}
         assert accused, (
@@ -78,8 +88,7 @@ def test_a_property_of_each_claim_it_breaks_catches(mutant):
     "mutant", [pytest.param(each, id=each.name) for each in MUTANTS if each.equivalent]
 )
 def test_a_change_that_is_no_fault_passes(mutant):
-    with mutant.applied():
-        verdicts = run_properties_of(mutant.claims)
+    verdicts = run_properties_of(mutant)
     assert set(mutant.claims) <= verdicts.ran
     assert not verdicts.failures
     assert not verdicts.crashes
