@@ -113,9 +113,9 @@ def distribution(
     if top_k is not None:
         if top_k < 1:
             raise ValueError(f"top_k is {top_k}: give at least 1, or None for all tokens.")
-        kept = logits.topk(min(top_k, logits.shape[-1]), dim=-1).indices  # (B, V) -> (B, k)
-        dropped = torch.ones_like(logits, dtype=torch.bool).scatter(-1, kept, value=False)
-        logits = logits.masked_fill(dropped, float("-inf"))
+        largest = logits.topk(min(top_k, logits.shape[-1]), dim=-1)  # (B, V) -> (B, k)
+        nowhere = torch.full_like(logits, float("-inf"))
+        logits = nowhere.scatter(-1, largest.indices, largest.values)  # (B, k) -> (B, V)
     probabilities = logits.softmax(dim=-1)
     if top_p is None:
         return probabilities
@@ -123,6 +123,6 @@ def distribution(
         raise ValueError(f"top_p is {top_p}: give a probability above 0 and at most 1.")
     ranked, order = probabilities.sort(dim=-1, descending=True)
     before = ranked.cumsum(dim=-1) - ranked  # what the likelier tokens hold together
-    dropped = (before >= top_p).scatter(-1, order, before >= top_p)  # back to the ids' order
-    kept_only = probabilities.masked_fill(dropped, 0.0)
-    return kept_only / kept_only.sum(dim=-1, keepdim=True)
+    kept_ranked = ranked.masked_fill(before >= top_p, 0.0)
+    kept = torch.zeros_like(ranked).scatter(-1, order, kept_ranked)  # back to the order of the ids
+    return kept / kept.sum(dim=-1, keepdim=True)

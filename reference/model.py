@@ -91,6 +91,8 @@ class GPT(nn.Module):
             ValueError: If the shapes do not fit, or the sequence is longer than the context.
         """
         _require_ids(ids, self.config.vocabulary)
+        if cache is not None:
+            _require_layers(cache, self.config.layers)
         past = 0 if cache is None else cache.length
         self._require_room(past + ids.shape[1])
         mask = None
@@ -99,6 +101,11 @@ class GPT(nn.Module):
             mask = _visible_tokens(attention_mask, ids.shape[1])
         if positions is None:
             positions = _count_positions(ids, past, attention_mask)
+        elif tuple(positions.shape) not in {tuple(ids.shape), tuple(ids.shape[1:])}:
+            raise ValueError(
+                f"positions have shape {tuple(positions.shape)} and ids {tuple(ids.shape)}: "
+                "give one position for each token, (length,) or (batch, length)."
+            )
 
         x: Tensor = self.embedding(ids)  # (B, T) -> (B, T, C)
         if self.positions is not None:
@@ -175,6 +182,14 @@ def _require_mask(attention_mask: Tensor, shape: tuple[int, int]) -> None:
         raise ValueError(
             f"attention_mask has shape {tuple(attention_mask.shape)}: give one entry for every "
             f"token, those in the cache included, shape {shape}."
+        )
+
+
+def _require_layers(cache: KeyValueCache, layers: int) -> None:
+    if len(cache.layers) != layers:
+        raise ValueError(
+            f"The cache has {len(cache.layers)} layers and the model {layers}: "
+            "begin one with model.new_cache()."
         )
 
 

@@ -3,8 +3,9 @@
 import pytest
 import torch
 from hypothesis import strategies as st
+from theodolite.fixtures import oracle
 from theodolite.fixtures.strategies import drawn
-from theodolite.reference import GPT, GPTConfig, gpt2_style, token_loss
+from theodolite.reference import GPT, GPTConfig, KeyValueCache, gpt2_style, token_loss
 
 SMALL = {"vocabulary": 31, "width": 24, "layers": 3, "heads": 4}
 KINDS = {
@@ -17,6 +18,8 @@ KINDS = {
 }
 BOUND = 1e-11
 """Float64: some 10⁴ roundings of 1e-16 between ids and logits of unit size, with room to grow."""
+SPREAD = 6 / (2 * 64 * 64) ** 0.5
+"""Six standard errors of a standard deviation estimated from at least 64·64 weights."""
 
 
 def build(kind, **changes):
@@ -112,6 +115,24 @@ def test_shifted_positions_move_absolute_models_and_not_rotary_ones():
     assert (learned(ids, positions=shifted) - learned(ids)).abs().max() > 0.1
 
 
+def test_soft_caps_bend_scores_and_logits():
+    model, ids = build("unplaced"), random_ids()
+    assert model(ids).abs().max() < 3
+    model.config = GPTConfig(**SMALL, positions="none")
+    uncapped = model(ids)
+    assert uncapped.abs().max() > 3
+    assert (3 * (uncapped / 3).tanh() - build("unplaced")(ids)).abs().max() <= BOUND
+
+    layer, x = build("grouped").blocks[0].attention, torch.randn(2, 5, 24).double()
+    query, key, value = layer.project(x)
+    key, value = (part.repeat_interleave(2, dim=1) for part in (key, value))
+    joined = oracle.attention(
+        *(part.detach() for part in (query, key, value)), causal=True, softcap=5
+    )
+    expected = layer.output(torch.from_numpy(joined).transpose(1, 2).flatten(2))
+    assert (layer(x) - expected).abs().max() <= BOUND
+
+
 def test_an_id_outside_the_vocabulary_is_refused():
     for outside in (31, -1):
         with pytest.raises(IndexError, match=f"Token id {outside} is outside.*from 0 to 30"):
@@ -126,6 +147,10 @@ def test_what_does_not_fit_is_refused():
         model(random_ids(length=21))
     with pytest.raises(ValueError, match=r"give one entry for every token.*3, 11"):
         model(random_ids(), attention_mask=torch.ones(3, 10))
+    with pytest.raises(ValueError, match="give one position for each token"):
+        model(random_ids(), positions=torch.arange(10))
+    with pytest.raises(ValueError, match=r"begin one with model.new_cache\(\)"):
+        model(random_ids(), cache=KeyValueCache(2))
     cache = model.new_cache()
     model(random_ids(), cache=cache)
     with pytest.raises(ValueError, match="begin a new cache for a new batch"):
@@ -136,6 +161,16 @@ def test_an_exported_model_gives_the_same_logits():
     model, ids = build("article"), random_ids()
     exported = torch.export.export(model, (ids,)).module()
     assert (exported(ids) - model(ids)).abs().max() <= BOUND
+
+
+def test_weights_that_write_into_the_stream_start_smaller_by_the_depth():
+    torch.manual_seed(0)
+    model = GPT(GPTConfig(width=64, layers=8, initial_std=0.1))
+    block = model.blocks[0]
+    for written in (block.attention.output, block.feed_forward.down):
+        assert abs(written.weight.std() * 4 / 0.1 - 1) <= SPREAD
+    for read in (block.attention.qkv, block.feed_forward.up, model.embedding):
+        assert abs(read.weight.std() / 0.1 - 1) <= SPREAD
 
 
 def test_a_tied_head_starts_near_the_uniform_guess():
