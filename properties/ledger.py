@@ -132,7 +132,9 @@ def render_markdown() -> str:
 
 
 def _document() -> dict[str, Any]:
-    return tomllib.loads((PROPERTIES / "ledger.toml").read_text(encoding="utf-8"))
+    text = (PROPERTIES / "ledger.toml").read_text(encoding="utf-8")
+    document: dict[str, Any] = tomllib.loads(text)
+    return document
 
 
 def _claim(entry: dict[str, Any], sections: dict[str, str]) -> Claim:

@@ -304,7 +304,8 @@ def test_one_vector_added_to_all_keys_changes_nothing(
 
 
 def _entropy(weights: Tensor) -> Tensor:
-    return -torch.special.xlogy(weights, weights).sum(dim=-1)
+    information: Tensor = torch.special.xlogy(weights, weights)
+    return -information.sum(dim=-1)
 
 
 def _jacobian_trace(scores: Tensor) -> float:

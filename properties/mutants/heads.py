@@ -49,7 +49,7 @@ def _(patch: Patch) -> None:
 def _(patch: Patch) -> None:
     """(B, T, C) is viewed as (B, H, T, d) outright: heads take stretches of the sequence."""
 
-    def project(self: Any, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def project(self: MultiHeadAttention, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         shape = (x.shape[0], self.heads, x.shape[1], self.head_width)
         query, key, value = self.qkv(x).chunk(3, dim=-1)
         return query.reshape(shape), key.reshape(shape), value.reshape(shape)
@@ -61,7 +61,7 @@ def _(patch: Patch) -> None:
 def _(patch: Patch) -> None:
     """Rows of the fused matrix are read as q, k, v of head 0, then of head 1, and so on."""
 
-    def project(self: Any, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def project(self: MultiHeadAttention, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         apart = self.qkv(x).unflatten(-1, (self.heads, 3, self.head_width))
         query, key, value = apart.transpose(1, 2).unbind(dim=3)
         return query, key, value
@@ -74,7 +74,7 @@ def _(patch: Patch) -> None:
     """The fused projection's second and third parts change places."""
     plain = MultiHeadAttention.project
 
-    def project(self: Any, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def project(self: MultiHeadAttention, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         query, key, value = plain(self, x)
         return query, value, key
 
@@ -85,7 +85,7 @@ def _(patch: Patch) -> None:
 def _(patch: Patch) -> None:
     """The joined heads are returned as they are; W_O exists and is not used."""
 
-    def forward(self: Any, x: Tensor, *, causal: bool = True, **_: Any) -> Tensor:
+    def forward(self: MultiHeadAttention, x: Tensor, *, causal: bool = True, **_: Any) -> Tensor:
         attended: Tensor = self.attend(*self.project(x), mask=None, causal=causal)
         return attended
 
@@ -96,11 +96,12 @@ def _(patch: Patch) -> None:
 def _(patch: Patch) -> None:
     """W_O is used in blocks on its diagonal only: heads are never mixed."""
 
-    def forward(self: Any, x: Tensor, *, causal: bool = True, **_: Any) -> Tensor:
+    def forward(self: MultiHeadAttention, x: Tensor, *, causal: bool = True, **_: Any) -> Tensor:
         joined: Tensor = self.attend(*self.project(x), mask=None, causal=causal)
         channel = torch.arange(joined.shape[-1]) // self.head_width
         same_head = channel[:, None] == channel
-        return joined @ (self.output.weight * same_head).T
+        mixed: Tensor = joined @ (self.output.weight * same_head).T
+        return mixed
 
     patch.method(MultiHeadAttention, "forward", forward)
 
@@ -110,8 +111,8 @@ def _(patch: Patch) -> None:
     """Every head's slice of the output is the mean over heads."""
     plain = MultiHeadAttention.attend
 
-    def attend(self: Any, *given: Tensor, **options: Any) -> Tensor:
-        joined = plain(self, *given, **options).unflatten(-1, (self.heads, -1))
+    def attend(self: MultiHeadAttention, *given: Tensor, **options: Any) -> Tensor:
+        joined: Tensor = plain(self, *given, **options).unflatten(-1, (self.heads, -1))
         return joined.mean(dim=-2, keepdim=True).expand(joined.shape).flatten(2)
 
     patch.method(MultiHeadAttention, "attend", attend)
@@ -122,7 +123,9 @@ def _(patch: Patch) -> None:
     """All heads use the queries and keys of the first."""
     plain = MultiHeadAttention.attend
 
-    def attend(self: Any, query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
+    def attend(
+        self: MultiHeadAttention, query: Tensor, key: Tensor, value: Tensor, **options: Any
+    ) -> Tensor:
         query, key = query[:, :1].expand(query.shape), key[:, :1].expand(key.shape)
         return plain(self, query, key, value, **options)
 
