@@ -156,7 +156,8 @@ def _(patch: Patch) -> None:
 
     def layer(self: Block, x: Tensor, attend: Branch, feed: Branch) -> Tensor:
         x = x + self.attention_norm(attend(x))
-        return x + self.feed_forward_norm(feed(x))
+        normed: Tensor = self.feed_forward_norm(feed(x))
+        return x + normed
 
     _replace_pre_norm(patch, layer)
 
