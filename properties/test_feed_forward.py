@@ -8,6 +8,8 @@ from collections.abc import Callable
 import numpy as np
 import torch
 from hypothesis import strategies as st
+from torch import Tensor, nn
+
 from theodolite.fixtures.judging import judge, judge_differs
 from theodolite.fixtures.probes import Attention
 from theodolite.fixtures.rounding import product_error, unit_roundoff
@@ -15,7 +17,6 @@ from theodolite.fixtures.strategies import drawn, normal, permutations, seeds
 from theodolite.properties import claim
 from theodolite.reference import attention as reference_attention
 from theodolite.reference import feed_forward as reference
-from torch import Tensor, nn
 
 FeedForward = Callable[[Tensor], Tensor]
 

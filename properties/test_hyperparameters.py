@@ -8,6 +8,7 @@ from typing import TypedDict
 import pytest
 import torch
 from hypothesis import strategies as st
+
 from theodolite.fixtures import advice as adviser
 from theodolite.fixtures.judging import judge, require
 from theodolite.fixtures.strategies import drawn
@@ -60,6 +61,12 @@ UNUSUAL: dict[str, tuple[Choices, tuple[str, ...]]] = {
 """One departure each from `MAINSTREAM`, and what its advice must name: the choice and the usual."""
 
 
+def _mainstream_but(departure: Choices) -> Choices:
+    choices = MAINSTREAM.copy()
+    choices.update(departure)
+    return choices
+
+
 @claim("HYP-1")
 @drawn(
     max_examples=60,
@@ -105,7 +112,7 @@ def test_what_everybody_chooses_needs_no_advice(
 def test_each_unusual_choice_is_named_with_the_usual_one(name: str) -> None:
     """One departure from the table: one sentence, that names it, the usual range and a reason."""
     departure, named = UNUSUAL[name]
-    said = adviser.advice(**{**MAINSTREAM, **departure})
+    said = adviser.advice(**_mainstream_but(departure))
     where = {"choice": name, "said": said}
     require(
         len(said) == 1,
@@ -209,7 +216,7 @@ def test_the_published_models_count_as_published(
 )
 def test_quiz_5_at_width_4096(choice: Choices, *, usual: bool) -> None:
     """32 heads of 128 and d_ff near 11008 are mainstream; 64 heads of 128 and dropout 0.3 not."""
-    said = adviser.advice(**{**MAINSTREAM, **choice})
+    said = adviser.advice(**_mainstream_but(choice))
     require(
         (not said) == usual,
         "the advice tells the mainstream answers of the quiz from the others",

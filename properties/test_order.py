@@ -6,6 +6,8 @@ import itertools
 
 import pytest
 import torch
+from torch import Tensor
+
 from theodolite.fixtures.judging import judge, judge_differs
 from theodolite.fixtures.probes import Attention
 from theodolite.fixtures.rounding import attention_error
@@ -21,7 +23,6 @@ from theodolite.fixtures.strategies import (
 from theodolite.properties import claim
 from theodolite.reference import model
 from theodolite.reference.config import GPTConfig
-from torch import Tensor
 
 AXES = ("row", "head", "position", "channel")
 REMEDY = "Does attention add a bias, or turn something, by the index of a key?"

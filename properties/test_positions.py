@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import strategies as st
+from torch import Tensor
+
 from theodolite.fixtures.judging import judge, judge_differs, require
 from theodolite.fixtures.rotation import rotation_error
 from theodolite.fixtures.rounding import score_error
@@ -17,7 +21,6 @@ from theodolite.properties import claim
 from theodolite.reference import attention, model, rotary
 from theodolite.reference import positions as reference
 from theodolite.reference.config import GPTConfig, PositionKind
-from torch import Tensor
 
 DOUBLE = torch.float64
 WIDTHS = st.sampled_from([6, 2, 64])
@@ -166,11 +169,9 @@ def test_each_position_has_one_learned_vector() -> None:
         bound=16 * 24,
         component="position",
     )
-    module(torch.tensor([3, 5])).sum().backward()
-    gradients = [each.grad for each in module.parameters()]
-    reached = (
-        gradients[0].abs().sum(-1).nonzero().flatten().tolist() if gradients[0] is not None else []
-    )
+    read = module(torch.tensor([3, 5])).sum()
+    (gradient,) = torch.autograd.grad(read, list(module.parameters()))
+    reached = gradient.abs().sum(-1).nonzero().flatten().tolist()
     require(
         reached == [3, 5],
         "using positions 3 and 5 trains their two vectors alone",
@@ -186,7 +187,7 @@ def test_a_position_past_the_table_is_refused(context: int, past: int) -> None:
     module = reference.LearnedPositions(context, 6)
     subject = _sharp_model("learned", context=context)
     ids = torch.zeros(1, context + 1 + past, dtype=torch.long)
-    attempts = {
+    attempts: dict[str, Callable[[], Tensor]] = {
         "the table": lambda: module(torch.tensor([0, context + past])),
         "the table, before 0": lambda: module(torch.tensor([0, -1 - past])),
         "the model, too long a text": lambda: subject(ids),
@@ -218,7 +219,9 @@ def _score(subject: model.GPT, places: Tensor) -> tuple[Tensor, float]:
     """First-layer score of token 7 for token 3, standing at `places`, and its rounding error."""
     found: list[tuple[Tensor, float]] = []
 
-    def keep(module: attention.MultiHeadAttention, given: tuple[Tensor], options: dict) -> None:
+    def keep(
+        module: attention.MultiHeadAttention, given: tuple[Tensor], options: dict[str, Any]
+    ) -> None:
         query, key, _ = module.project(given[0])
         if options.get("rotation") is not None:
             query = rotary.apply_rotation(query, options["rotation"])

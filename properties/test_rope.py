@@ -8,6 +8,8 @@ from typing import Literal
 import pytest
 import torch
 from hypothesis import strategies as st
+from torch import Tensor, nn
+
 from theodolite.fixtures import oracle
 from theodolite.fixtures.judging import judge, judge_differs, not_applicable, require
 from theodolite.fixtures.rotation import (
@@ -22,7 +24,6 @@ from theodolite.fixtures.rotation import (
 )
 from theodolite.fixtures.strategies import drawn, normal, positions, seeds
 from theodolite.properties import claim
-from torch import Tensor, nn
 
 LONGEST = 511
 """Positions drawn for a part that may hold a table of limited length."""

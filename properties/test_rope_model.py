@@ -10,14 +10,16 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import strategies as st
+from torch import Tensor
+
 from theodolite.fixtures import oracle
 from theodolite.fixtures.judging import judge, judge_differs, require
 from theodolite.fixtures.rotation import rotation_error
 from theodolite.fixtures.strategies import drawn
 from theodolite.properties import claim
 from theodolite.reference import attention, model
-from theodolite.reference.config import GPTConfig, Pairing
-from torch import Tensor
+from theodolite.reference.config import GPTConfig
+from theodolite.reference.rotary import Pairing
 
 Offsets = tuple[int | None, int | None, int | None]
 

@@ -6,6 +6,8 @@ import math
 
 import torch
 from hypothesis import strategies as st
+from torch import Tensor
+
 from theodolite.fixtures.judging import judge, judge_differs, require
 from theodolite.fixtures.rotation import score_error
 from theodolite.fixtures.strategies import drawn, normal, offsets, positions, seeds
@@ -239,10 +241,11 @@ def test_the_two_conventions_are_one_permutation_apart(
         where=where,
         component="rope",
     )
+    conventions: dict[rotary.Pairing, Tensor] = {"interleaved": torch.arange(width), "half": order}
     scores = [
         rotary.rotate(query[..., sort], at_m, pairing=pairing)
         @ rotary.rotate(key[..., sort], at_n, pairing=pairing).T
-        for sort, pairing in ((torch.arange(width), "interleaved"), (order, "half"))
+        for pairing, sort in conventions.items()
     ]
     judge(
         scores[1],

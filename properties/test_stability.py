@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import strategies as st
+from torch import Tensor
+
 from theodolite.fixtures.judging import judge, require
 from theodolite.fixtures.rounding import unit_roundoff
 from theodolite.fixtures.strategies import drawn, normal, seeds
@@ -14,7 +17,6 @@ from theodolite.properties import claim
 from theodolite.reference import attention, loss, model, stability
 from theodolite.reference import rotary as rotary_reference
 from theodolite.reference.config import GPTConfig
-from torch import Tensor
 
 UNIT = unit_roundoff(torch.float64)
 CAPS = st.sampled_from([30.0, 50.0, 1.0])
@@ -174,7 +176,7 @@ def test_soft_cap_is_bounded_and_near_the_identity(seed: int, cap: float, size: 
     )
     judge(
         capped,
-        [cap * math.tanh(each / cap) for each in x.tolist()],
+        np.array([cap * math.tanh(each / cap) for each in x.tolist()]),
         bound=8 * UNIT * cap,
         says="soft-capping is cap·tanh(x/cap)",
         where=where,
@@ -294,4 +296,5 @@ def _smallest_mean_square(seed: int) -> float:
 
 
 def _entropy(weights: Tensor) -> Tensor:
-    return torch.special.entr(weights).sum(-1)
+    terms: Tensor = torch.special.entr(weights)
+    return terms.sum(-1)

@@ -6,9 +6,10 @@ import math
 from typing import Any
 
 import torch.nn.functional as F
+from torch import Tensor
+
 from theodolite.properties.mutants.registry import Patch, mutant
 from theodolite.reference import feed_forward
-from torch import Tensor
 
 
 def _replace_gating(patch: Patch, hidden_of: Any) -> None:

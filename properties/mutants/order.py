@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import Tensor
+
 from theodolite.properties.mutants.registry import Patch, mutant
 from theodolite.reference import attention
-from torch import Tensor
 
 
 @mutant("attention-prefers-near-keys", component="attention", breaks=("ORD-1", "ORD-2", "ORD-3"))

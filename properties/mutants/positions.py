@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import Tensor
+
 from theodolite.properties.mutants.registry import Patch, mutant
 from theodolite.reference import positions, rotary
-from torch import Tensor
 
 
 def _replace_sinusoidal(patch: Patch, channels_of: Any) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import Tensor
+
 from theodolite.properties.mutants.registry import Patch, mutant
 from theodolite.reference import attention, model, rotary
 from theodolite.reference.positions import sinusoidal
 from theodolite.reference.rotary import Rotation
-from torch import Tensor
 
 
 def _replace_angles(patch: Patch, angles_of: Any) -> None:
@@ -41,7 +42,8 @@ def _replace_frequencies(patch: Patch, exponent_of: Any) -> None:
         device: torch.device | None = None,
     ) -> Tensor:
         pairs = torch.arange(width // 2, dtype=torch.float64, device=device)
-        return base ** -exponent_of(pairs, width) / interpolation
+        turned: Tensor = base ** -exponent_of(pairs, width) / interpolation
+        return turned
 
     patch.replace(rotary.rotary_frequencies, frequencies)
 

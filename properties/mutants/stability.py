@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import Tensor
+
 from theodolite.properties.mutants.registry import Patch, mutant
 from theodolite.reference import attention, stability
-from torch import Tensor
 
 
 @mutant("z-loss-of-probabilities", component="loss", breaks=("STAB-1",))
