@@ -12,12 +12,13 @@ import math
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor, nn
+
 from theodolite.reference.cache import LayerCache
 from theodolite.reference.config import head_shape
 from theodolite.reference.norm import RMSNorm
 from theodolite.reference.rotary import Rotation, apply_rotation
 from theodolite.reference.stability import soft_cap
-from torch import Tensor, nn
 
 
 def causal_mask(

@@ -7,8 +7,9 @@ is attention with all scores equal; attention proper lets the data choose the sc
 from __future__ import annotations
 
 import torch
-from theodolite.reference.attention import causal_mask
 from torch import Tensor
+
+from theodolite.reference.attention import causal_mask
 
 
 def running_mean_by_loop(x: Tensor) -> Tensor:

@@ -6,13 +6,14 @@ normalises the stream itself after each. Xiong et al. 2020 compare the two.
 
 from __future__ import annotations
 
+from torch import Tensor, nn
+
 from theodolite.reference.attention import MultiHeadAttention
 from theodolite.reference.cache import LayerCache
 from theodolite.reference.config import GPTConfig
 from theodolite.reference.feed_forward import FeedForward, SwiGLU
 from theodolite.reference.norm import LayerNorm, RMSNorm
 from theodolite.reference.rotary import Rotation
-from torch import Tensor, nn
 
 
 class Block(nn.Module):

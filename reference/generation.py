@@ -6,8 +6,9 @@ Fan et al. 2018 (top-k); Holtzman et al. 2020 (nucleus, top-p).
 from __future__ import annotations
 
 import torch
-from theodolite.reference.model import GPT
 from torch import Tensor
+
+from theodolite.reference.model import GPT
 
 
 @torch.no_grad()

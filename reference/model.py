@@ -6,6 +6,8 @@ import math
 from typing import overload
 
 import torch
+from torch import Tensor, nn
+
 from theodolite.reference.block import Block, build_norm
 from theodolite.reference.cache import KeyValueCache
 from theodolite.reference.config import GPTConfig
@@ -13,7 +15,6 @@ from theodolite.reference.loss import token_loss
 from theodolite.reference.positions import LearnedPositions, SinusoidalPositions
 from theodolite.reference.rotary import Rotary
 from theodolite.reference.stability import soft_cap
-from torch import Tensor, nn
 
 
 class GPT(nn.Module):

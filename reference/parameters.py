@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from theodolite.reference.config import GPTConfig
 from torch import nn
+
+from theodolite.reference.config import GPTConfig
 
 
 @dataclass(frozen=True)

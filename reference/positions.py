@@ -8,8 +8,9 @@ Vaswani et al. 2017 (sinusoidal); Radford et al. 2019 (learned, GPT-2).
 from __future__ import annotations
 
 import torch
-from theodolite.reference.rotary import require_positions_below, rotary_frequencies
 from torch import Tensor, nn
+
+from theodolite.reference.rotary import require_positions_below, rotary_frequencies
 
 
 def sinusoidal(positions: Tensor, width: int, *, base: float = 10000.0) -> Tensor:

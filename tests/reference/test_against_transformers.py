@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from theodolite.reference import GPT, GPTConfig, gpt2_style
 
 transformers = pytest.importorskip("transformers")

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from hypothesis import strategies as st
+
 from theodolite import reference
 from theodolite.fixtures import oracle
 from theodolite.fixtures.strategies import drawn

@@ -1,6 +1,7 @@
 """The mean of the past, three times the same."""
 
 import torch
+
 from theodolite import reference
 
 

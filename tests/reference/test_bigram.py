@@ -1,6 +1,7 @@
 """A bigram sees one token."""
 
 import torch
+
 from theodolite.reference import Bigram
 
 

@@ -1,6 +1,7 @@
 """Where the norms stand."""
 
 import torch
+
 from theodolite.reference import GPTConfig
 from theodolite.reference.block import Block
 

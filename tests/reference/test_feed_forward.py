@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from hypothesis import strategies as st
+
 from theodolite import reference
 from theodolite.fixtures.strategies import drawn
 

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from hypothesis import strategies as st
+
 from theodolite.fixtures.strategies import drawn
 from theodolite.reference import GPT, GPTConfig, distribution, generate, gpt2_style
 

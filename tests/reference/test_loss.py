@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from theodolite import reference
 
 

@@ -2,6 +2,7 @@
 
 import torch
 from hypothesis import strategies as st
+
 from theodolite import reference
 from theodolite.fixtures import oracle
 from theodolite.fixtures.strategies import drawn

@@ -1,6 +1,7 @@
 """The closed formula against real modules."""
 
 from hypothesis import strategies as st
+
 from theodolite.fixtures.strategies import drawn
 from theodolite.reference import GPT, GPTConfig, count_parameters, parameter_count
 

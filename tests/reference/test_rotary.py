@@ -3,6 +3,7 @@
 import pytest
 import torch
 from hypothesis import strategies as st
+
 from theodolite import reference
 from theodolite.fixtures import oracle
 from theodolite.fixtures.strategies import drawn
