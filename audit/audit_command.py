@@ -1,0 +1,126 @@
+"""Audit a model: hold it to every claim that applies to it.
+
+Examples:
+  theodolite audit
+  theodolite audit my_gpt.py:GPT --set vocab=74
+  theodolite audit hf:llama --json report.json
+  theodolite audit package.model:Transformer --declare longest=1024 --budget quick
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+from theodolite.fixtures.errors import SubjectError
+from theodolite.fixtures.settings import parse_settings
+from theodolite.junit import to_junit
+from theodolite.report import Report
+from theodolite.settings import project_settings
+from theodolite.terminal import render
+
+_FAILED = 1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument(
+        "subject",
+        nargs="?",
+        metavar="SUBJECT",
+        help="reference (the default), FILE.py:NAME, package.module:NAME, hf:NAME or hf:DIRECTORY",
+    )
+    parser.add_argument(
+        "--set",
+        dest="settings",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="keyword argument for building the model; config.KEY=VALUE for a field of its config",
+    )
+    parser.add_argument(
+        "--declare",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="what is known of the model: vocabulary, longest, layout, fresh",
+    )
+    parser.add_argument(
+        "--as-configured", action="store_true", help="build at the size of the class's own defaults"
+    )
+    parser.add_argument("--budget", default="standard", help="quick, standard or thorough")
+    parser.add_argument(
+        "--select",
+        metavar="CHECK",
+        action="append",
+        help="run this check, or all whose ids begin with it (causality); repeatable",
+    )
+    parser.add_argument("--explore", action="store_true", help="draw fresh examples in this run")
+    parser.add_argument(
+        "--time-limit",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="longest that one forward may take (60)",
+    )
+    parser.add_argument("--json", metavar="FILE", help="write the report as JSON (- for stdout)")
+    parser.add_argument("--junit", metavar="FILE", help="write the report as JUnit XML")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Audit the subject, show and write the report; return the exit status."""
+    from theodolite.run import audit  # imports torch, which --help can do without
+
+    project = project_settings(Path.cwd())
+    name = arguments.subject or project.subject or "reference"
+    console = Console(stderr=arguments.json == "-")
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total}"),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    with bar:
+        task = bar.add_task(f"auditing {name}", total=None)
+        try:
+            report = audit(
+                name,
+                settings=parse_settings(arguments.settings),
+                declare={**project.declare, **parse_settings(arguments.declare)},
+                expected_failures=project.expected_failures,
+                budget=arguments.budget,
+                select=arguments.select,
+                as_configured=arguments.as_configured,
+                explore=arguments.explore,
+                time_limit=arguments.time_limit,
+                progress=lambda done, planned: bar.update(task, completed=done, total=planned),
+            )
+        except SubjectError as error:
+            _write(arguments, Report(subject=str(name), error=str(error)))
+            raise
+    render(report, console)
+    _write(arguments, report)
+    return 0 if report.verdict == "pass" else _FAILED
+
+
+def _write(arguments: argparse.Namespace, report: Report) -> None:
+    if arguments.json is not None:
+        write_json(report.to_dict(), arguments.json)
+    if arguments.junit is not None:
+        Path(arguments.junit).write_text(to_junit(report), encoding="utf-8")
+
+
+def write_json(document: dict[str, Any], target: str) -> None:
+    """Write `document` to the file `target`, or to standard output where it is ``-``."""
+    text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    if target == "-":
+        sys.stdout.write(text)
+    else:
+        Path(target).write_text(text, encoding="utf-8")

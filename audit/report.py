@@ -1,0 +1,178 @@
+"""What an audit found: one `Check` for each check id, and the verdict over all of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import theodolite
+from theodolite.fixtures.results import Result
+
+SCHEMA = "theodolite-report/1"
+
+_WORST_FIRST = ("failed", "error", "passed", "not_applicable")
+
+
+@dataclass(frozen=True)
+class Check:
+    """The outcome of one check over all views of the subject.
+
+    Attributes:
+        id: Its stable name, e.g. "causality.perturb".
+        claims: The ledger's claims that it judges.
+        component: The part that is accused if it fails.
+        outcome: "passed", "failed", "expected_failure", "not_applicable" or "error".
+        message: Why it failed or does not apply; "" if it passed.
+        measured: The value that came nearest to its bound, or went furthest past it.
+        bound: That bound.
+        where: Where it was measured: view, module, row, position ...
+        seconds: Time it took.
+        cause: A short name of the likely fault, where the check can tell.
+        reproduce: A command that runs this check alone.
+    """
+
+    id: str
+    claims: tuple[str, ...]
+    component: str
+    outcome: str
+    message: str = ""
+    measured: float | None = None
+    bound: float | None = None
+    where: Mapping[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+    cause: str | None = None
+    reproduce: str = ""
+
+    @classmethod
+    def merge(cls, results: Sequence[Result], *, reproduce: str = "") -> Check:
+        """One check out of its results in each view: the worst outcome counts."""
+        worst = min(results, key=lambda r: _WORST_FIRST.index(r["outcome"]))
+        nearest = worst
+        if worst["outcome"] == "passed":
+            passed = [r for r in results if r["outcome"] == "passed"]
+            nearest = max(passed, key=_nearness)
+        return cls(
+            id=str(worst["check"]),
+            claims=tuple(worst["claims"]),
+            component=worst["component"],
+            outcome=worst["outcome"],
+            message=worst["message"],
+            measured=nearest["measured"],
+            bound=nearest["bound"],
+            where=nearest["where"],
+            seconds=sum(r["seconds"] for r in results),
+            cause=worst["cause"],
+            reproduce=reproduce if worst["outcome"] in ("failed", "error") else "",
+        )
+
+
+def _nearness(result: Result) -> float:
+    return (result["measured"] or 0.0) / (result["bound"] or 1.0)
+
+
+class AuditFailure(AssertionError):
+    """Raised by `Report.raise_for_failures`; its text is the failures, one a paragraph."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """The verdict on a subject, with every check.
+
+    Attributes:
+        subject: What was audited.
+        checks: One for each check that was planned, in the order of the properties.
+        notes: What was chosen or found when loading and calling the subject.
+        passes: Forward passes spent, in units of 256 tokens.
+        seconds: Time spent after loading.
+        error: Why the subject could not be loaded or called; None if it could.
+    """
+
+    subject: str
+    checks: tuple[Check, ...] = ()
+    notes: tuple[str, ...] = ()
+    passes: float = 0.0
+    seconds: float = 0.0
+    error: str | None = None
+
+    @property
+    def verdict(self) -> str:
+        """One of "pass", "fail" or "error" (not loaded, or a check not carried out)."""
+        outcomes = {check.outcome for check in self.checks}
+        if "failed" in outcomes:
+            return "fail"
+        return "error" if self.error or "error" in outcomes or not self.checks else "pass"
+
+    @property
+    def summary(self) -> dict[str, int]:
+        """How many checks were planned, and how many ended how."""
+        count = Counter(check.outcome for check in self.checks)
+        return {
+            "planned": len(self.checks),
+            "passed": count["passed"],
+            "failed": count["failed"],
+            "expected_failures": count["expected_failure"],
+            "not_applicable": count["not_applicable"],
+            "errors": count["error"],
+        }
+
+    @property
+    def failures(self) -> list[Check]:
+        """The checks that failed, or could not be carried out."""
+        return [check for check in self.checks if check.outcome in ("failed", "error")]
+
+    @property
+    def diagnosis(self) -> list[dict[str, Any]]:
+        """Accused components, most evidence first: {"component", "cause", "score", "evidence"}.
+
+        The score is the share of the failed checks that accuse the component.
+        """
+        accused: dict[str, list[Check]] = {}
+        for check in self.failures:
+            if check.outcome == "failed":
+                accused.setdefault(check.component, []).append(check)
+        total = sum(map(len, accused.values()))
+        ranked = sorted(accused.items(), key=lambda item: -len(item[1]))
+        return [
+            {
+                "component": component,
+                "cause": next((c.cause for c in checks if c.cause), None),
+                "score": round(len(checks) / total, 3),
+                "evidence": [check.id for check in checks],
+            }
+            for component, checks in ranked
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain values, ready for JSON (schema "theodolite-report/1")."""
+        document = {
+            "schema": SCHEMA,
+            "version": theodolite.__version__,
+            "subject": self.subject,
+            "verdict": self.verdict,
+            "summary": self.summary,
+            "notes": list(self.notes),
+            "cost": {"passes": round(self.passes, 1), "seconds": round(self.seconds, 2)},
+            "checks": [asdict(check) for check in self.checks],
+            "diagnosis": self.diagnosis,
+        }
+        return document if self.error is None else {**document, "error": self.error}
+
+    def raise_for_failures(self) -> None:
+        """Do nothing if the subject passed.
+
+        Raises:
+            AuditFailure: If a check failed, or the audit could not be carried out.
+        """
+        if self.verdict == "pass":
+            return
+        lines = [f"{check.id} ({check.component}): {check.message}" for check in self.failures]
+        if self.error:
+            lines.append(self.error)
+        raise AuditFailure(f"{self.subject}: {self.verdict}\n" + "\n".join(lines))
+
+    def _repr_html_(self) -> str:
+        from theodolite.terminal import to_html
+
+        return to_html(self)

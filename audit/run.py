@@ -1,0 +1,232 @@
+"""Running the properties on a subject: pytest in this process, sealed off from its surroundings."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch import nn
+
+import theodolite.properties
+from theodolite.fixtures.errors import UsageError
+from theodolite.fixtures.plugin import AUDITED, PROPERTY
+from theodolite.fixtures.results import Result
+from theodolite.fixtures.subject import DECLARABLE, Subject
+from theodolite.report import Check, Report
+
+BUDGETS = ("quick", "standard", "thorough")
+Progress = Callable[[int, int], None]
+"""Called as work goes on: properties done, properties planned."""
+
+_QUICK = frozenset({"as given", "sharpened", None})
+
+
+def audit(
+    subject: str | nn.Module | Subject | Callable[..., Any],
+    *,
+    declare: Mapping[str, Any] | None = None,
+    expected_failures: Mapping[str, str] | None = None,
+    budget: str = "standard",
+    select: str | Sequence[str] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    as_configured: bool = False,
+    explore: bool = False,
+    time_limit: float = 60.0,
+    progress: Progress | None = None,
+) -> Report:
+    """Hold a model to every claim that applies to it.
+
+    Args:
+        subject: A live module (ids (B, T) to logits (B, T, V)), a class or factory of one, a
+            `Subject`, or a string: "reference", "FILE.py:NAME", "package.module:NAME", "hf:NAME",
+            "hf:DIRECTORY". A live module is copied, never changed.
+        declare: What is known of it; see `theodolite.fixtures.subject.DECLARABLE`.
+        expected_failures: Check id → reason. Strict: one that passes fails the audit.
+        budget: "quick" (the subject as given and sharpened), "standard" (every view), or
+            "thorough" (every view, and ten times as many drawn examples).
+        select: Check ids, or prefixes of them, to run; None for all.
+        settings: Keyword arguments for building the subject.
+        as_configured: Build a class at the size of its own defaults.
+        explore: Draw fresh examples instead of the same ones in every run.
+        time_limit: Seconds that one forward may take before it counts as hanging.
+        progress: Called as work goes on.
+
+    Raises:
+        SubjectError: If the subject cannot be loaded or called.
+        UsageError: If an argument means nothing; says which would.
+    """
+    if budget not in BUDGETS:
+        raise UsageError(f"no budget is called {budget!r}; there are {', '.join(BUDGETS)}")
+    unknown = sorted(set(declare or {}) - set(DECLARABLE))
+    if unknown:
+        raise UsageError(
+            f"nothing is called {unknown[0]!r} that could be declared; what can be: "
+            + "; ".join(f"{key} ({meaning})" for key, meaning in DECLARABLE.items())
+        )
+    if not isinstance(subject, Subject):
+        subject = Subject.load(
+            subject,
+            settings=settings,
+            declarations=declare,
+            as_configured=as_configured,
+            time_limit=time_limit,
+        )
+    wanted = [select] if isinstance(select, str) else select
+    collector = _Collector(subject, wanted, budget, progress)
+    began = time.perf_counter()
+    try:
+        _run_pytest(collector, explore=explore)
+    finally:
+        subject.restore()
+    checks = collector.checks(dict(expected_failures or {}))
+    return Report(
+        subject=subject.name,
+        checks=tuple(checks),
+        notes=tuple(subject.notes),
+        passes=subject.passes,
+        seconds=time.perf_counter() - began,
+    )
+
+
+class _Collector:
+    """A pytest plugin: gives the properties their subject and gathers what they say."""
+
+    def __init__(
+        self,
+        subject: Subject,
+        select: Sequence[str] | None,
+        budget: str,
+        progress: Progress | None,
+    ) -> None:
+        self._subject = subject
+        self._select = select
+        self._views = _QUICK if budget == "quick" else None
+        self._progress = progress
+        self._planned: dict[str, int] = {}
+        self._done = 0
+        self._known: set[str] = set()
+        self._results: dict[str, list[Result]] = {}
+
+    def pytest_configure(self, config: pytest.Config) -> None:
+        config.stash[AUDITED] = self._subject
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        kept = []
+        for item in items:
+            marker = item.get_closest_marker("claim")
+            check = marker.kwargs.get("check") if marker else None
+            if check is None:
+                continue
+            self._known.add(check)
+            callspec = getattr(item, "callspec", None)
+            view = callspec.params.get("view") if callspec is not None else None
+            if self._views is not None and view not in self._views:
+                continue
+            if self._select is None or any(_matches(check, name) for name in self._select):
+                kept.append(item)
+                self._planned[check] = self._planned.get(check, 0) + 1
+        # The gates come first: what they say explains why others do not apply.
+        items[:] = sorted(kept, key=lambda item: "test_gates" not in item.nodeid)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        for name, result in report.user_properties:
+            if name == PROPERTY and isinstance(result, dict):
+                self._results.setdefault(str(result["check"]), []).append(result)  # type: ignore[arg-type]
+        if report.when == "teardown":
+            self._done += 1
+            if self._progress is not None:
+                self._progress(self._done, sum(self._planned.values()))
+
+    def checks(self, expected: dict[str, str]) -> list[Check]:
+        """Every planned check, those without a result as errors, expected failures applied."""
+        for names, what in (
+            (expected, "expected failures name"),
+            (self._select or (), "select names"),
+        ):
+            strange = [n for n in names if not any(_matches(known, n) for known in self._known)]
+            if strange:
+                raise UsageError(
+                    f"{what} {strange[0]!r}, which is no check; there are: "
+                    + ", ".join(sorted(self._known))
+                )
+        checks = []
+        for check, count in self._planned.items():
+            results = self._results.get(check, [])
+            if len(results) < count:
+                checks.append(
+                    Check(check, (), "", "error", f"{count - len(results)} of {count} never ran")
+                )
+                continue
+            reproduce = f"theodolite audit {self._subject.name} --select {check}"
+            checks.append(_expected(Check.merge(results, reproduce=reproduce), expected.get(check)))
+        return checks
+
+
+def _matches(check: str, name: str) -> bool:
+    return check == name or check.startswith(name + ".")
+
+
+def _expected(check: Check, reason: str | None) -> Check:
+    if reason is None:
+        return check
+    from dataclasses import replace
+
+    if check.outcome == "failed":
+        return replace(
+            check, outcome="expected_failure", message=f"expected: {reason}. {check.message}"
+        )
+    if check.outcome == "passed":
+        return replace(
+            check,
+            outcome="failed",
+            message=f"it was expected to fail ({reason}) and passed: take it off the list of "
+            "expected failures",
+        )
+    return check
+
+
+def _run_pytest(collector: _Collector, *, explore: bool) -> None:
+    folder = Path(theodolite.properties.__file__).parent
+    arguments = [
+        str(folder),
+        f"--rootdir={folder}",
+        f"--config-file={folder / 'audit.ini'}",
+        "--noconftest",
+        "--disable-plugin-autoload",
+        "-p",
+        "theodolite.fixtures.plugin",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:terminal",
+        "-p",
+        "no:faulthandler",
+        "--capture=sys",
+    ]
+    with _sealed(explore=explore), contextlib.redirect_stdout(io.StringIO()):
+        status = pytest.main(arguments, plugins=[collector])
+    if status == pytest.ExitCode.INTERRUPTED:
+        raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def _sealed(*, explore: bool) -> Iterator[None]:
+    """Hide the surrounding pytest's settings, and put the environment back afterwards."""
+    kept = {
+        name: os.environ.pop(name)
+        for name in list(os.environ)
+        if name.startswith("PYTEST_") or name == "THEODOLITE_EXPLORE"
+    }
+    if explore:
+        os.environ["THEODOLITE_EXPLORE"] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop("THEODOLITE_EXPLORE", None)
+        os.environ.update(kept)

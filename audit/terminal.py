@@ -1,0 +1,88 @@
+"""How a report looks on a terminal and in a notebook."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console, Group, RenderableType
+from rich.markup import escape
+from rich.panel import Panel
+from rich.text import Text
+
+from theodolite.properties.ledger import load_ledger
+from theodolite.report import Check, Report
+
+_COLOURS = {"pass": "green", "fail": "red", "error": "yellow"}
+
+
+def render(report: Report, console: Console) -> None:
+    """Print the notes, a line for each group of checks, a panel for each failure, the diagnosis."""
+    for note in report.notes:
+        console.print(f"[dim]· {escape(note)}[/dim]")
+    groups: dict[str, list[Check]] = {}
+    for check in report.checks:
+        groups.setdefault(check.id.partition(".")[0], []).append(check)
+    for name, checks in groups.items():
+        console.print(_line(name, checks))
+    statements = {claim.id: claim.statement for claim in load_ledger()} if report.failures else {}
+    for check in report.failures:
+        console.print(_panel(check, statements))
+    console.print(_conclusion(report))
+
+
+def to_html(report: Report) -> str:
+    """The same as HTML, for a notebook."""
+    console = Console(record=True, width=100, file=io.StringIO())
+    render(report, console)
+    return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
+
+
+def _line(name: str, checks: list[Check]) -> Text:
+    counts = {
+        outcome: sum(check.outcome == outcome for check in checks)
+        for outcome in ("passed", "failed", "error", "expected_failure", "not_applicable")
+    }
+    bad = counts["failed"] + counts["error"]
+    mark, colour = ("✗", "red") if bad else ("✓", "green") if counts["passed"] else ("–", "dim")
+    said = ", ".join(f"{n} {outcome.replace('_', ' ')}" for outcome, n in counts.items() if n)
+    line = Text.assemble((f"{mark} {name:<12} ", colour), said)
+    for check in checks:
+        if check.outcome == "not_applicable":
+            line.append(f"\n    {check.id}: {check.message}", style="dim")
+        elif check.outcome == "expected_failure":
+            line.append(f"\n    {check.id}: {check.message}", style="yellow")
+    return line
+
+
+def _panel(check: Check, statements: dict[str, str]) -> RenderableType:
+    parts: list[RenderableType] = [Text(check.message)]
+    parts += [
+        Text.assemble((f"{claim}  ", "bold"), statements[claim])
+        for claim in check.claims
+        if claim in statements
+    ]
+    if check.reproduce:
+        parts.append(Text(f"again: {check.reproduce}", style="dim"))
+    return Panel(
+        Group(*parts), title=f"{check.id} · {check.component}", title_align="left", style="red"
+    )
+
+
+def _conclusion(report: Report) -> Text:
+    summary = report.summary
+    colour = _COLOURS[report.verdict]
+    text = Text.assemble((f"{report.verdict.upper()}  ", f"bold {colour}"), report.subject, ": ")
+    text.append(
+        f"{summary['passed']} of {summary['planned']} checks passed, {summary['failed']} failed, "
+        f"{summary['not_applicable']} not applicable"
+    )
+    if summary["expected_failures"]:
+        text.append(f", {summary['expected_failures']} failed as expected")
+    if summary["errors"]:
+        text.append(f", {summary['errors']} could not be carried out")
+    text.append(f" ({report.passes:.0f} forward passes, {report.seconds:.1f} s)")
+    for accused in report.diagnosis:
+        cause = f" ({accused['cause']})" if accused["cause"] else ""
+        evidence = ", ".join(accused["evidence"])
+        text.append(f"\nsuspect: {accused['component']}{cause}: {evidence}", style="bold")
+    return text

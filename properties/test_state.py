@@ -1,0 +1,159 @@
+"""AUD-9: a forward leaves no trace, and a saved model is the same model."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from theodolite.fixtures.copies import sharpen
+from theodolite.fixtures.judging import judge, not_applicable, require
+from theodolite.fixtures.subject import Subject
+from theodolite.fixtures.views import View
+from theodolite.properties import claim
+
+
+@claim("AUD-9", check="state.untouched", component="state")
+def test_a_forward_changes_nothing(view: View) -> None:
+    """Parameters, saved buffers, ids, the random generator and training flags stay as they were."""
+    if view.name != "as given":
+        not_applicable("what a forward leaves behind does not depend on the weights")
+    ids = view.random_ids(2)
+    kept_ids = ids.clone()
+    state = {name: tensor.detach().clone() for name, tensor in view.model.state_dict().items()}
+    flags = [module.training for module in view.model.modules()]
+    generator = torch.get_rng_state()
+    with view.running() as model, torch.no_grad():
+        view.subject.convention.call(model, ids.to(view.subject.device))
+    drew = not torch.equal(generator, torch.get_rng_state())
+    torch.set_rng_state(generator)
+    after = view.model.state_dict()
+    touched = [name for name, tensor in state.items() if not _same(after.get(name), tensor)]
+    require(
+        not touched,
+        "a forward changes no parameter and no saved buffer",
+        where={"tensor": ", ".join(touched[:4])},
+        remedy="is a weight or buffer modified in place (add_, copy_, /=) in forward?",
+    )
+    require(
+        torch.equal(ids, kept_ids),
+        "a forward does not modify the ids it is given",
+        remedy="are ids changed in place (masked_fill_, idx[...] = ...)? Work on a clone.",
+    )
+    require(
+        flags == [module.training for module in view.model.modules()],
+        "a forward leaves the training flags alone",
+        remedy="does forward call train() or eval()?",
+    )
+    require(
+        not drew,
+        "evaluation draws no random numbers",
+        remedy="is dropout applied in eval mode, or noise added?",
+        component="dropout",
+        cause="dropout-in-eval",
+    )
+
+
+@claim("AUD-9", check="state.round_trip", component="state")
+def test_a_saved_and_loaded_model_is_the_same_model(subject: Subject) -> None:
+    """Sharpened weights, saved and loaded into another instance, give the same logits."""
+    view = subject.views.sharpened
+    if view.obstacle:
+        not_applicable(view.obstacle)
+    ids = view.random_ids(2)
+    expected = view.logits(ids)
+    tied = _groups(view.model)
+    saved = {name: tensor.detach().clone() for name, tensor in view.model.state_dict().items()}
+    sharpen(view.model, seed=1)
+    try:
+        _load(view.model, saved)
+        logits, still = view.logits(ids), _groups(view.model)
+    finally:
+        sharpen(view.model)
+    judge(
+        logits,
+        expected,
+        bound=0.0,
+        says="after saving and loading the logits are the same",
+        axes=("row", "position", "token"),
+        remedy="is a weight missing from state_dict (a plain attribute, a list of modules)?",
+    )
+    require(
+        still == tied,
+        "weights that were tied are tied after loading",
+        where={"tied": ", ".join("=".join(group) for group in tied)},
+        remedy="tie by assigning the same Parameter, and tie again after replacing it",
+        component="tying",
+    )
+
+
+@claim("AUD-9", check="state.rebuilt", component="state")
+def test_weights_loaded_into_a_fresh_instance_give_the_same_logits(subject: Subject) -> None:
+    """A second instance, built the same way under another seed, takes over the saved weights."""
+    if subject.loaded.rebuild is None:
+        not_applicable("a live instance cannot be built again")
+    view = subject.views.as_given
+    if view.obstacle:
+        not_applicable(view.obstacle)
+    ids = view.random_ids(2)
+    other = subject.loaded.rebuild()  # type: ignore[misc]
+    other.eval()
+    sharpen(other, seed=1)
+    _load(other, view.model.state_dict())
+    judge(
+        subject.run(other.to(subject.device), ids),
+        view.logits(ids),
+        bound=view.relation_bound,
+        says="a fresh instance with the saved weights gives the same logits",
+        axes=("row", "position", "token"),
+        remedy="does the model hold random state outside state_dict (a buffer with "
+        "persistent=False, a plain tensor, modules in a list)?",
+    )
+
+
+@claim("AUD-9", check="tying.kept", component="tying")
+def test_tied_weights_stay_tied(subject: Subject) -> None:
+    """Weights that share memory share it in a copy and after a cast; declared ties exist."""
+    tied = _groups(subject.model)
+    declared = subject.declarations.get("tied")
+    if not tied and declared is None:
+        not_applicable("no weights are tied")
+    if declared is not None:
+        require(
+            bool(tied) == bool(declared),
+            f"embedding and head are {'tied' if declared else 'not tied'}, as declared",
+            remedy="was one of them replaced after tying (a new Parameter, a resized embedding)?",
+            cause="tie-broken",
+        )
+    copied = _groups(subject.views.sharpened.model)
+    require(
+        copied == tied,
+        "weights that are tied stay tied in a copy",
+        where={"tied": ", ".join("=".join(group) for group in tied)},
+        remedy="tie by assigning the same Parameter",
+    )
+
+
+def _same(one: Tensor | None, other: Tensor) -> bool:
+    if one is None or one.shape != other.shape:
+        return False
+    return torch.equal(torch.nan_to_num(one), torch.nan_to_num(other))
+
+
+def _groups(model: nn.Module) -> list[tuple[str, ...]]:
+    """Names of parameters that are one tensor, or share its memory, in groups of two or more."""
+    places: dict[tuple[int, tuple[int, ...]], list[str]] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        if parameter.numel() and not parameter.is_meta:
+            key = (parameter.data_ptr(), tuple(parameter.shape))
+            places.setdefault(key, []).append(name)
+    return sorted(tuple(names) for names in places.values() if len(names) > 1)
+
+
+def _load(model: nn.Module, saved: dict[str, Tensor]) -> None:
+    missing, unexpected = model.load_state_dict(saved, strict=False)
+    require(
+        not missing and not unexpected,
+        "a model loads the state_dict that it saved",
+        where={"missing": ", ".join(missing[:4]), "unexpected": ", ".join(unexpected[:4])},
+        remedy="do state_dict hooks rename keys one way only?",
+    )
