@@ -84,12 +84,13 @@ def test_no_gradient_flows_from_a_logit_to_a_later_token(view: View) -> None:
     ids = view.random_ids(1).expand(length, -1)
     with EmbeddingProbe(view, ids) as probe:
         logits = view.logits(ids, gradient=True)
-    if probe.output is None or not logits.requires_grad:
+    embedded = probe.output
+    if embedded is None or not logits.requires_grad:
         not_applicable("no gradient reaches the embeddings (inference mode, or detached)")
     direction = torch.randn(logits.shape[-1], generator=torch.Generator().manual_seed(0))
     each = torch.arange(length)
     projected = (logits[each, each] * direction.to(logits)).sum()
-    gradient = torch.autograd.grad(projected, probe.output)[0]  # (T, T, d): row t, position s
+    gradient = torch.autograd.grad(projected, embedded)[0]  # (T, T, d): row t, position s
     size = gradient.double().abs().amax(-1)
     judge(
         size.triu(1),

@@ -26,7 +26,7 @@ def test_one_token_repeated_gives_one_distribution(view: View) -> None:
     accused, cause, finding = None, None, ""
     if not gap <= view.relation_bound:
         with view.running() as model:
-            entry = position_enters(model, lambda: view.subject.run(model, ids, **view.extra(ids)))
+            entry = position_enters(model, lambda: view.subject.run(model, ids, view.extra(ids)))
         design = _design(entry)
         if design is not None:
             not_applicable(design)
@@ -86,7 +86,7 @@ def _fault(view: View, ids: Tensor, entry: PositionEntry) -> tuple[str | None, s
     if entry.rows_sum_to_one:
         return None, None, "something that depends on position enters the stream after attention."
     with view.running() as model:
-        calls = record(model, lambda: view.subject.run(model, ids, **view.extra(ids))).calls
+        calls = record(model, lambda: view.subject.run(model, ids, view.extra(ids))).calls
     normal = [c.softmax_output for c in calls if c.softmax_output is not None]
     if not normal:
         not_applicable("the weights are no softmax: their rows need not sum to 1")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -60,15 +59,9 @@ def _learning_of(view: View) -> Learning:
     found = learning(view, _next_token_loss)
     if found is None:
         not_applicable("the logits carry no gradient (inference mode, or frozen throughout)")
-    assert found is not None
     return found
 
 
 def _next_token_loss(logits: Tensor, ids: Tensor) -> Tensor:
     targets = ids[:, 1:].flatten().to(logits.device)
-    return F.cross_entropy(logits[:, :-1].flatten(0, 1).float(), targets) + _sum_of_squares(logits)
-
-
-def _sum_of_squares(logits: Tensor) -> Tensor:
-    """A term that sees a shift of all logits, to which cross-entropy is blind (a head's bias)."""
-    return logits.float().pow(2).mean() * torch.finfo(torch.float32).eps ** 0.5
+    return F.cross_entropy(logits[:, :-1].flatten(0, 1).float(), targets)

@@ -95,7 +95,7 @@ def test_weights_loaded_into_a_fresh_instance_give_the_same_logits(subject: Subj
     if view.obstacle:
         not_applicable(view.obstacle)
     ids = view.random_ids(2)
-    other = subject.loaded.rebuild()  # type: ignore[misc]
+    other = subject.loaded.rebuild()
     other.eval()
     sharpen(other, seed=1)
     _load(other, view.model.state_dict())
