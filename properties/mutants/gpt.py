@@ -1,21 +1,19 @@
-"""Faults of assembly, parameter count, memory layout, loss and initialisation."""
+"""Faults of assembly, parameter count and memory layout."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable
 from typing import Any
 
-import torch
-import torch.nn.functional as F
+from torch import Tensor, nn
+
 from theodolite.properties.mutants.registry import Patch, mutant
-from theodolite.reference import attention, loss, parameters
+from theodolite.reference import attention, parameters
 from theodolite.reference.attention import MultiHeadAttention
 from theodolite.reference.block import Block
 from theodolite.reference.config import GPTConfig
 from theodolite.reference.model import GPT
-from torch import Tensor, nn
 
 Loss = Callable[..., Tensor]
 Count = parameters.ParameterCount
@@ -264,152 +262,3 @@ def _(patch: Patch) -> None:
         return mean.transpose(1, 2).contiguous().view(B, T, H * d)
 
     patch.method(MultiHeadAttention, "attend", attend)
-
-
-@mutant(
-    "loss-shifts-twice",
-    component="loss",
-    breaks=("GPT-5",),
-    source="huggingface/transformers#47394",
-)
-def _(patch: Patch) -> None:
-    """Targets that the data has shifted are shifted again: the model learns token t + 2."""
-    original = loss.token_loss
-
-    def token_loss(logits: Tensor, targets: Tensor, ignore_index: int = -100) -> Tensor:
-        if targets.shape[-1] < 2:
-            return original(logits, targets, ignore_index)
-        return original(logits[:, :-1], targets[:, 1:], ignore_index)
-
-    patch.replace(original, token_loss)
-
-
-@mutant(
-    "loss-does-not-shift",
-    component="loss",
-    breaks=("GPT-5",),
-    source="huggingface/transformers#27517",
-)
-def _(patch: Patch) -> None:
-    """Logits are held against the token that they were computed from."""
-
-    def next_token_loss(logits: Tensor, ids: Tensor, ignore_index: int = -100) -> Tensor:
-        return loss.token_loss(logits, ids, ignore_index)
-
-    patch.replace(loss.next_token_loss, next_token_loss)
-
-
-def _replace_loss(patch: Patch, compute: Callable[[Tensor, Tensor, int], Tensor]) -> None:
-    def token_loss(logits: Tensor, targets: Tensor, ignore_index: int = -100) -> Tensor:
-        return compute(logits.flatten(0, -2), targets.flatten(), ignore_index)
-
-    patch.replace(loss.token_loss, token_loss)
-
-
-@mutant(
-    "ignore-index-honoured-nowhere",
-    component="loss",
-    breaks=("GPT-5",),
-    source="lukas-blecher/LaTeX-OCR#305",
-)
-def _(patch: Patch) -> None:
-    """Targets to be ignored count as token 0."""
-    _replace_loss(patch, lambda z, y, _: F.cross_entropy(z, y.clamp(min=0)))
-
-
-@mutant("ignored-tokens-in-the-denominator", component="loss", breaks=("GPT-5",))
-def _(patch: Patch) -> None:
-    """The sum over counted tokens is divided by the number of all tokens."""
-    _replace_loss(
-        patch,
-        lambda z, y, i: F.cross_entropy(z, y, ignore_index=i, reduction="sum") / len(y),
-    )
-
-
-@mutant("loss-summed", component="loss", breaks=("GPT-5",))
-def _(patch: Patch) -> None:
-    """The loss is the sum over the tokens, so it grows with the batch."""
-    _replace_loss(patch, lambda z, y, i: F.cross_entropy(z, y, ignore_index=i, reduction="sum"))
-
-
-@mutant("loss-in-bits", component="loss", breaks=("GPT-5", "GPT-6"))
-def _(patch: Patch) -> None:
-    """The logarithm is to base 2."""
-    _replace_loss(patch, lambda z, y, i: F.cross_entropy(z, y, ignore_index=i) / math.log(2))
-
-
-@mutant("softmax-before-the-loss", component="loss", breaks=("GPT-5", "GPT-6"))
-def _(patch: Patch) -> None:
-    """Probabilities are given to a loss that expects logits."""
-    _replace_loss(patch, lambda z, y, i: F.cross_entropy(z.softmax(-1), y, ignore_index=i))
-
-
-@mutant("loss-with-smoothed-labels", component="loss", breaks=("GPT-5",))
-def _(patch: Patch) -> None:
-    """A hundredth of each target is spread over the vocabulary."""
-    _replace_loss(
-        patch, lambda z, y, i: F.cross_entropy(z, y, ignore_index=i, label_smoothing=0.01)
-    )
-
-
-@mutant(
-    "loss-by-gathering-log-probabilities",
-    component="loss",
-    breaks=("GPT-5", "GPT-6"),
-    equivalent="Minus the gathered log-softmax, averaged over counted tokens, is cross-entropy.",
-)
-def _(patch: Patch) -> None:
-    """Log-probabilities of the targets are gathered, masked and averaged by hand."""
-
-    def compute(logits: Tensor, targets: Tensor, ignore_index: int) -> Tensor:
-        counted = targets != ignore_index
-        chosen = logits.log_softmax(-1).gather(-1, targets.clamp(min=0)[:, None])[:, 0]
-        return -chosen[counted].mean()
-
-    _replace_loss(patch, compute)
-
-
-def _scale_head(patch: Patch, factor: float) -> None:
-    def scale(gpt: GPT) -> None:
-        with torch.no_grad():
-            gpt.head.weight.mul_(factor)
-
-    _after_building(patch, scale)
-
-
-@mutant(
-    "head-of-unit-variance",
-    component="init",
-    breaks=("GPT-6",),
-    source="huggingface/transformers#26441",
-)
-def _(patch: Patch) -> None:
-    """The head's weights have a standard deviation of 1."""
-
-    def widen(gpt: GPT) -> None:
-        with torch.no_grad():
-            gpt.head.weight.div_(gpt.head.weight.std())
-
-    _after_building(patch, widen)
-
-
-@mutant("head-variance-15-percent-high", component="init", breaks=("GPT-6",))
-def _(patch: Patch) -> None:
-    """The head's weights vary 15 % more than torch's initialisation lets them."""
-    _scale_head(patch, math.sqrt(1.15))
-
-
-@mutant("head-of-zeros", component="init", breaks=("GPT-6",))
-def _(patch: Patch) -> None:
-    """The head starts at zero: the loss is ln V to the last digit, and no gradient goes through."""
-    _scale_head(patch, 0.0)
-
-
-@mutant("head-reads-the-stream-unnormalised", component="norm", breaks=("GPT-6",))
-def _(patch: Patch) -> None:
-    """The final norm is left out, and the stream has grown beyond unit RMS."""
-
-    def skip(gpt: GPT) -> None:
-        gpt.norm = nn.Identity()
-
-    _after_building(patch, skip)
