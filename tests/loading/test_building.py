@@ -4,9 +4,10 @@ import pytest
 import torch
 from torch import nn
 
-from .sources import CONFIGURED, MODEL, PARTS
 from theodolite.fixtures.errors import SubjectError, UsageError
 from theodolite.fixtures.loading import load
+
+from .sources import CONFIGURED, MODEL, PARTS
 
 SIZES = "vocab_size, n_embd, block_size, n_head, n_layer, bias"
 LARGE = {"vocab_size": 50257, "n_embd": 1024, "block_size": 1024, "n_head": 16, "n_layer": 24}
@@ -194,7 +195,7 @@ def test_a_factory_may_return_the_module_or_hold_it(result, write, logits_shape)
 
 
 def test_a_factory_that_returns_something_else_says_what(write):
-    with pytest.raises(SubjectError, match="build gives a str, not a torch.nn.Module"):
+    with pytest.raises(SubjectError, match=r"build gives a str, not a torch.nn.Module"):
         load(f"{write('def build():' + chr(10) + '    return chr(65)')}:build")
 
 
@@ -263,9 +264,13 @@ class Tiny(nn.Module):
         return self.table(ids)
 
 
+def tiny_of(vocab):
+    return Tiny(vocab)
+
+
 def test_live_classes_factories_and_modules_are_subjects(logits_shape):
     assert logits_shape(load(Tiny).model) == (3, 7, 97)
-    assert logits_shape(load(lambda vocab: Tiny(vocab)).model) == (3, 7, 97)
+    assert logits_shape(load(tiny_of).model) == (3, 7, 97)
     model = Tiny(11)
     loaded = load(model)
     assert loaded.model is model

@@ -1,12 +1,15 @@
 """Files: what is executed, what is importable meanwhile, and what is left behind."""
 
+import random
 import sys
 
 import pytest
+import torch
 
-from .sources import CONFIGURED, MODEL, SCRIPT
 from theodolite.fixtures.errors import SubjectError, UsageError
 from theodolite.fixtures.loading import load
+
+from .sources import CONFIGURED, MODEL, SCRIPT
 
 
 def test_a_class_in_a_file_is_built(write, logits_shape):
@@ -126,6 +129,26 @@ def test_arguments_of_the_callers_command_line_are_not_the_scripts(write, monkey
     assert sys.argv == ["theodolite", "--not-an-option-of-the-script"]
 
 
+def test_a_file_that_seeds_and_draws_leaves_the_callers_generators_alone(write):
+    path = write(
+        "import random\nimport numpy\nimport torch\ntorch.manual_seed(3)\nrandom.seed(3)\n"
+        "numpy.random.seed(3)\ntorch.set_default_dtype(torch.float64)\n"
+        + MODEL
+        + "\nready = Model(11)\n"
+    )
+    before = torch.get_rng_state(), random.getstate()
+    first, second = load(f"{path}:ready").model, load(f"{path}:ready").model
+    assert torch.equal(before[0], torch.get_rng_state())
+    assert before[1] == random.getstate()
+    assert torch.get_default_dtype() is torch.float32
+    assert torch.equal(first.head.weight, second.head.weight)
+
+
+def test_a_file_whose_syntax_is_warned_of_is_read(write, logits_shape):
+    path = write('PATTERN = "\\d"\n' + MODEL)
+    assert logits_shape(load(f"{path}:Model").model) == (3, 7, 97)
+
+
 def test_the_one_whole_model_of_a_file_needs_no_name(write):
     path = write(MODEL)
     loaded = load(str(path))
@@ -143,7 +166,7 @@ def test_several_whole_models_are_listed(write):
 
 
 def test_a_file_without_a_module_says_so(write):
-    with pytest.raises(SubjectError, match="defines no torch.nn.Module"):
+    with pytest.raises(SubjectError, match=r"defines no torch.nn.Module"):
         load(str(write("x = 1\n")))
 
 
