@@ -6,6 +6,7 @@ import math
 
 import torch
 from hypothesis import strategies as st
+
 from theodolite.fixtures.judging import judge, require
 from theodolite.fixtures.strategies import drawn, seeds
 from theodolite.properties import claim

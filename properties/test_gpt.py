@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 from hypothesis import strategies as st
+from torch import Tensor, nn
+
 from theodolite.fixtures.judging import judge, require
 from theodolite.fixtures.strategies import drawn, seeds
 from theodolite.fixtures.stream import (
@@ -20,7 +22,6 @@ from theodolite.fixtures.stream import (
 )
 from theodolite.properties import claim
 from theodolite.reference import GPTConfig, config, model, parameters
-from torch import Tensor, nn
 
 NOISE = 256 * 2.0**-53
 """Of a small model in float64, relative to its largest logit: some hundreds of roundings."""

@@ -7,12 +7,13 @@ from typing import NamedTuple
 
 import torch
 from hypothesis import strategies as st
+from torch import Tensor
+
 from theodolite.fixtures.judging import judge, require
 from theodolite.fixtures.strategies import drawn, normal, seeds
 from theodolite.fixtures.stream import random_ids, small_config, small_gpt, styles
 from theodolite.properties import claim
 from theodolite.reference import config, loss
-from torch import Tensor
 
 IGNORED = -100
 PRINTED_FIRST_LOSS = 4.495

@@ -6,11 +6,12 @@ from typing import NamedTuple
 
 import torch
 from hypothesis import strategies as st
+from torch import Tensor
+
 from theodolite.fixtures.judging import judge, judge_differs, require
 from theodolite.fixtures.strategies import drawn, normal, seeds
 from theodolite.properties import claim
 from theodolite.reference import attention
-from torch import Tensor
 
 NOISE = 64 * 2.0**-53
 """Of one attention in float64, relative to its largest value."""

@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 import torch
 from hypothesis import strategies as st
+from torch import Tensor
+
 from theodolite.fixtures import oracle
 from theodolite.fixtures.judging import judge, judge_differs, require
 from theodolite.fixtures.strategies import drawn, normal, seeds
 from theodolite.properties import claim
-from torch import Tensor
 
 Norm = Callable[[Tensor], Tensor]
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 
 import torch
+from torch import nn
+
 from theodolite.fixtures.cost import Cost, count_cost
 from theodolite.fixtures.judging import judge, require
 from theodolite.fixtures.strategies import normal
 from theodolite.properties import claim
 from theodolite.reference import GPT, GPTConfig, block, config, norm
-from torch import nn
 
 BATCH, LENGTH = 2, 16
 

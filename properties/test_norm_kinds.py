@@ -5,12 +5,13 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 from hypothesis import strategies as st
+from torch import Tensor
+
 from theodolite.fixtures import oracle
 from theodolite.fixtures.judging import judge, judge_differs
 from theodolite.fixtures.strategies import drawn, normal, seeds
 from theodolite.properties import claim
 from theodolite.reference import norm as reference
-from torch import Tensor
 
 DOUBLE = 2.0**-53
 """Unit roundoff of float64."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
+
 from theodolite.fixtures.judging import judge, require
 from theodolite.fixtures.strategies import drawn, normal, seeds
 from theodolite.fixtures.stream import (
@@ -16,7 +18,6 @@ from theodolite.fixtures.stream import (
 )
 from theodolite.properties import claim
 from theodolite.reference import GPT
-from torch import Tensor
 
 AXES = ("row", "position", "channel")
 NOISE = 64 * 2.0**-53

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
+
 from theodolite.properties.mutants.registry import Patch, mutant
 from theodolite.reference import data
-from torch import Tensor
 
 Windows = tuple[Tensor, Tensor]
 

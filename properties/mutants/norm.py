@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor, nn
+
 from theodolite.properties.mutants.registry import Patch, mutant
 from theodolite.reference import block
 from theodolite.reference.attention import MultiHeadAttention
 from theodolite.reference.config import GPTConfig
 from theodolite.reference.norm import LayerNorm, RMSNorm
-from torch import Tensor, nn
 
 
 def _mean_square(x: Tensor) -> Tensor:

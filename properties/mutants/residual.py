@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor, nn
+
 from theodolite.properties.mutants.registry import Patch, mutant
 from theodolite.reference.block import Block
 from theodolite.reference.feed_forward import FeedForward
 from theodolite.reference.model import GPT
-from torch import Tensor, nn
 
 Branch = Callable[[Tensor], Tensor]
 Layer = Callable[[Block, Tensor, Branch, Branch], Tensor]

@@ -1,5 +1,6 @@
 import pytest
 import torch
+
 from theodolite.reference.data import CharacterTokenizer, draw_batch, split
 
 
