@@ -64,7 +64,7 @@ def _judge_rows(
         path = first_difference(view, ids, changed, agreeing, bound)
         guilty = accuse(view, ids, path, otherwise="batch")
     # Attention that mixes rows is a matter of the batch axis; experts and norms have their own.
-    own = guilty.component if guilty and guilty.component in ("moe", "norm") else None
+    own = guilty.component if guilty and guilty.component in ("moe", "norm", "softmax") else None
     judge(
         second,
         first,

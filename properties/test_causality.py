@@ -9,7 +9,7 @@ from torch import Tensor
 
 from theodolite.fixtures.embedding import EmbeddingProbe
 from theodolite.fixtures.judging import judge, not_applicable, require
-from theodolite.fixtures.localise import accuse, first_difference
+from theodolite.fixtures.localise import Guilty, accuse, first_difference, length_fault
 from theodolite.fixtures.perturbation import changed_after, influence
 from theodolite.fixtures.strategies import drawn
 from theodolite.fixtures.views import View
@@ -61,11 +61,15 @@ def test_logits_of_a_prefix_are_the_prefix_of_the_logits(view: View) -> None:
         not_applicable(f"the model runs at length {view.subject.convention.only_length} alone")
     ids = view.random_ids(2)
     full = view.logits(ids)
+    guilty = None
     for cut in sorted({1, 2, view.length // 2, view.length - 3, view.length - 1}):
         if not 0 < cut < view.length:
             continue
+        prefix = view.logits(ids[:, :cut])
+        if guilty is None and _apart(prefix, full[:, :cut], view.relation_bound):
+            guilty = _leak(view) or length_fault(view, ids, cut)
         judge(
-            view.logits(ids[:, :cut]),
+            prefix,
             full[:, :cut],
             bound=view.relation_bound,
             says=f"the first {cut} tokens alone give the first {cut} logits",
@@ -73,6 +77,8 @@ def test_logits_of_a_prefix_are_the_prefix_of_the_logits(view: View) -> None:
             where={"view": view.name, "length": cut},
             remedy=f"{REMEDY[view.name]} Or does something depend on the length itself (a scale, a "
             "mean over time, positions counted from the end)?",
+            component=guilty.component if guilty else None,
+            cause=guilty.cause if guilty else None,
         )
 
 
@@ -92,6 +98,8 @@ def test_no_gradient_flows_from_a_logit_to_a_later_token(view: View) -> None:
     projected = (logits[each, each] * direction.to(logits)).sum()
     gradient = torch.autograd.grad(projected, embedded)[0]  # (T, T, d): row t, position s
     size = gradient.double().abs().amax(-1)
+    if bool((size.triu(1) > 1e-5 * size.max()).any()) and view.rows_mix:
+        not_applicable("rows of a batch change each other (see batch.independence)")
     judge(
         size.triu(1),
         0.0,
@@ -142,11 +150,10 @@ def _judge_agreement(view: View, ids: Tensor, changed: Tensor, agreeing: Tensor)
     keep = agreeing.to(before.device)[..., None]
     gap = torch.where(keep, (after - before).abs(), torch.zeros_like(before)).amax(-1)
     guilty = None
-    if not float(torch.nan_to_num(gap, nan=torch.inf).max()) <= view.leak_bound:
-        if _rows_mix(view, ids, changed, agreeing):
+    if _apart(gap, torch.zeros_like(gap), view.leak_bound):
+        if view.rows_mix:
             not_applicable("rows of a batch change each other (see batch.independence)")
-        path = first_difference(view, ids, changed, agreeing, view.leak_bound)
-        guilty = accuse(view, ids, path, otherwise="mask")
+        guilty = _leak_between(view, ids, changed, agreeing)
     judge(
         gap,
         0.0,
@@ -160,14 +167,22 @@ def _judge_agreement(view: View, ids: Tensor, changed: Tensor, agreeing: Tensor)
     )
 
 
-def _rows_mix(view: View, ids: Tensor, changed: Tensor, agreeing: Tensor) -> bool:
-    """Whether each row alone is causal: then the batch leaks, not the future."""
-    for row in range(len(ids)):
-        one, other = view.logits(ids[row : row + 1]), view.logits(changed[row : row + 1])
-        gap = (one.double() - other.double()).abs().amax(-1)[0][agreeing[row].to(one.device)]
-        if gap.numel() and not float(gap.max()) <= view.leak_bound:
-            return False
-    return len(ids) > 1
+def _apart(one: Tensor, other: Tensor, bound: float) -> bool:
+    return not float((one.double() - other.double()).abs().max()) <= bound
+
+
+def _leak(view: View) -> Guilty | None:
+    """Where the future comes in, or None where later tokens change nothing."""
+    ids, changed, agreeing = changed_after(view, torch.full((2,), view.length // 2))
+    before, after = view.logits(ids), view.logits(changed)
+    if not _apart(before[agreeing], after[agreeing], view.leak_bound):
+        return None
+    return _leak_between(view, ids, changed, agreeing)
+
+
+def _leak_between(view: View, ids: Tensor, changed: Tensor, agreeing: Tensor) -> Guilty:
+    path = first_difference(view, ids, changed, agreeing, view.leak_bound)
+    return accuse(view, ids, path, otherwise="mask")
 
 
 def _is_window(moved: Tensor) -> bool:

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from theodolite.fixtures.constant_sequence import EQUAL, PositionEntry, position_enters
 from theodolite.fixtures.judging import judge, judge_differs, not_applicable
+from theodolite.fixtures.perturbation import influence
 from theodolite.fixtures.recording import record
 from theodolite.fixtures.views import View
 from theodolite.properties import claim
@@ -53,6 +54,8 @@ def test_swapping_two_earlier_tokens_changes_the_last_logits(view: View) -> None
         not_applicable("the model takes less than four tokens")
     ids = view.random_ids(_TOKENS)
     ids[:, 1] = view.subject.other_ids(ids[:, :1])[:, 0]
+    if not bool(influence(view)[0, -1] > 0):
+        not_applicable("the first token does not reach the last logits (see causality.past)")
     swapped = ids.clone()
     swapped[:, [0, 1]] = ids[:, [1, 0]]
     judge_differs(

@@ -6,6 +6,7 @@ import torch
 
 from theodolite.fixtures.errors import SubjectError
 from theodolite.fixtures.judging import judge, not_applicable, require
+from theodolite.fixtures.localise import Guilty, accuse, first_not_finite
 from theodolite.fixtures.subject import Subject
 from theodolite.properties import claim
 
@@ -45,17 +46,19 @@ def test_logits_are_finite(subject: Subject) -> None:
     """No logit of random tokens is NaN or infinite."""
     ids = subject.random_ids(2)
     logits = subject.run(subject.model, ids)
-    wrong = (~torch.isfinite(logits)).nonzero()
-    where = (
-        dict(zip(("row", "position", "token"), wrong[0].tolist(), strict=True))
-        if len(wrong)
-        else {}
-    )
+    wrong = (~torch.isfinite(logits)).nonzero().tolist()
+    guilty = Guilty("", "shape")
+    if wrong:
+        view = subject.views.as_given
+        guilty = accuse(view, ids, first_not_finite(view, ids), otherwise="shape")
     require(
         len(wrong) == 0,
         "logits are finite",
         measured=float(len(wrong)),
-        where=where,
+        where=dict(zip(("row", "position", "token"), wrong[0], strict=True), **guilty.where)
+        if wrong
+        else {},
+        component=guilty.component,
         remedy="is a row fully masked, a division by zero, or a weight uninitialised?",
     )
 

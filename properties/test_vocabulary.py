@@ -76,12 +76,7 @@ def test_every_id_gives_a_distribution(subject: Subject) -> None:
     if len(every) > _IDS_AT_ONCE:
         every = every[torch.linspace(0, len(every) - 1, _IDS_AT_ONCE).long()]
     rows = math.ceil(len(every) / subject.length)
-    ids = (
-        every.repeat(2)[: rows * subject.length]
-        if len(every) > 1
-        else every.repeat(rows * subject.length)
-    )
-    ids = ids[: rows * subject.length].reshape(rows, -1)
+    ids = every[torch.arange(rows * subject.length) % len(every)].reshape(rows, -1)
     total = view.logits(ids).double().softmax(-1).sum(-1)
     judge(
         total,

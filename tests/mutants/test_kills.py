@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from theodolite import properties
+from theodolite.fixtures.errors import SubjectError
 from theodolite.fixtures.judging import PropertyFailure
 from theodolite.fixtures.strategies import without_shrinking
 from theodolite.properties.mutants import load_mutants
@@ -42,6 +43,8 @@ class Verdicts:
             error = call.excinfo.value
             if isinstance(error, PropertyFailure):
                 self.note(claims, error.judgement.component or _component(marks))
+            elif isinstance(error, SubjectError):  # as an audit reports it
+                self.note(claims, "shape")
             else:
                 self.crashes.append(f"{item.nodeid}: {call.excinfo.exconly()}")
         if not self.uncaught:
