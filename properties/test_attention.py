@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+
 from theodolite.fixtures.judging import judge, judge_differs, require
 from theodolite.fixtures.probes import Attention, attention_weights
 from theodolite.fixtures.rounding import attention_error, row_sum_error, unit_roundoff
@@ -67,8 +68,9 @@ def test_later_keys_get_a_weight_of_exactly_zero(
         axes=KEYS,
         remedy="is every later key filled with -inf, rather than with a finite number?",
     )
+    spread = query / 1024  # huge scores become ordinary: no weight is too small for float32
     require(
-        bool((attention_weights(attention, query, key, causal=False).triu(1) > 0).any()),
+        bool((attention_weights(attention, spread, key, causal=False).triu(1) > 0).any()),
         "without the mask, some later key has a weight above 0",
         remedy="does `causal` switch the mask on and off?",
     )
