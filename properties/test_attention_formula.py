@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from hypothesis import strategies as st
+
 from theodolite.fixtures import oracle
 from theodolite.fixtures.judging import judge
 from theodolite.fixtures.probes import Attention

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import torch
 from hypothesis import strategies as st
+from torch import Tensor
+
 from theodolite.fixtures.judging import judge, require
 from theodolite.fixtures.probes import Attention
 from theodolite.fixtures.rounding import attention_error, unit_roundoff
 from theodolite.fixtures.strategies import AttentionShape, attention_shapes, drawn, normal, seeds
 from theodolite.properties import claim
 from theodolite.reference import averaging
-from torch import Tensor
 
 lengths = st.integers(1, 40)
 

@@ -6,14 +6,15 @@ import pytest
 import torch
 import torch.nn.functional as F
 from hypothesis import strategies as st
+from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
+
 from theodolite.fixtures.judging import judge, judge_differs, require
 from theodolite.fixtures.rounding import attention_error, product_error
 from theodolite.fixtures.strategies import drawn, normal, seeds
 from theodolite.properties import claim
 from theodolite.reference import attention as reference
 from theodolite.reference.config import GPTConfig
-from torch import Tensor
-from torch.utils.flop_counter import FlopCounterMode
 
 AXES = ("row", "position", "channel")
 LENGTH = 7

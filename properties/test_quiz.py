@@ -8,6 +8,9 @@ from __future__ import annotations
 from fractions import Fraction
 
 import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
 from theodolite.fixtures.advice import advice
 from theodolite.fixtures.judging import judge, judge_differs, require
 from theodolite.fixtures.probes import Attention
@@ -15,8 +18,6 @@ from theodolite.fixtures.rounding import attention_error, unit_roundoff
 from theodolite.fixtures.strategies import AttentionShape, drawn, normal, query_key_value, seeds
 from theodolite.properties import claim
 from theodolite.reference import attention, config, feed_forward, model, norm, rotary
-from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
 
 SHAPE = AttentionShape(batch=2, heads=3, length=7, width=8)
 

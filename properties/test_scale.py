@@ -8,13 +8,14 @@ from itertools import pairwise
 import pytest
 import torch
 from hypothesis import strategies as st
+from torch import Generator, Tensor
+
 from theodolite.fixtures.judging import judge, judge_differs, require
 from theodolite.fixtures.probes import Attention, attention_weights
 from theodolite.fixtures.rounding import attention_error, score_error, unit_roundoff
 from theodolite.fixtures.strategies import AttentionShape, attention_shapes, drawn, normal, seeds
 from theodolite.properties import claim
 from theodolite.reference import attention as reference
-from torch import Generator, Tensor
 
 PRINTED = {16: (15.8, 0.99), 64: (63.5, 0.99), 256: (261.3, 1.02)}
 """Width → the variance that the article prints, before and after division by √d."""

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from theodolite import properties
 from theodolite.properties.ledger import (
     SCOPES,

@@ -7,9 +7,10 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
+
 from theodolite.properties.mutants.registry import Patch, mutant
 from theodolite.reference import attention
-from torch import Tensor
 
 
 @mutant("softmax-over-queries", component="softmax", breaks=("ATT-1", "ATT-2"))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
+
 from theodolite.properties.mutants.registry import Patch, mutant
 from theodolite.reference import attention, averaging
-from torch import Tensor
 
 
 @mutant("averaging-not-normalised", component="attention", breaks=("AVG-1",))

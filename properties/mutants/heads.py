@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import Tensor
+
 from theodolite.properties.mutants.registry import Patch, mutant
 from theodolite.reference import attention, config
 from theodolite.reference.attention import MultiHeadAttention
-from torch import Tensor
 
 
 @mutant("heads-of-full-width", component="heads", breaks=("MHA-1",))

@@ -6,9 +6,10 @@ import math
 from typing import Any
 
 import torch
+from torch import Tensor
+
 from theodolite.properties.mutants.registry import Patch, mutant
 from theodolite.reference import attention
-from torch import Tensor
 
 
 def _scale_by(patch: Patch, factor_at: Any) -> None:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from theodolite import properties
 from theodolite.fixtures.errors import SubjectError
 from theodolite.fixtures.judging import PropertyFailure
