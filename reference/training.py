@@ -13,8 +13,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +26,7 @@ from theodolite.reference.data import CharacterTokenizer, draw_batch, split
 from theodolite.reference.generation import generate
 from theodolite.reference.loss import token_loss
 from theodolite.reference.model import GPT
+from theodolite.reference.products import fast_products
 
 Batches = Callable[[torch.Generator], tuple[Tensor, Tensor]]
 """Draws inputs and targets, each (B, T), the target at t being the token after the input at t."""
@@ -74,6 +77,7 @@ class Trainer:
         draw: Where the batches come from.
         settings: Learning rate, weight decay and seed; None for the article's.
         compiled: Whether forward and loss are compiled by torch first.
+        fast: Whether linear layers run through `fast_products`; worth it from a width of about 64.
 
     Attributes:
         losses: Training loss of every step so far, each measured before its update.
@@ -88,9 +92,10 @@ class Trainer:
         settings: TrainingSettings | None = None,
         *,
         compiled: bool = False,
+        fast: bool = False,
     ) -> None:
         settings = settings or TrainingSettings()
-        self.model, self.draw = model, draw
+        self.model, self.draw, self.fast = model, draw, fast
         parameters = list(model.parameters())
         self.optimizer = torch.optim.AdamW(
             parameters,
@@ -109,7 +114,12 @@ class Trainer:
 
     def loss(self, ids: Tensor, targets: Tensor) -> Tensor:
         """Mean loss of one batch, a scalar."""
-        return token_loss(self.model(ids), targets)
+        with self.products():
+            return token_loss(self.model(ids), targets)
+
+    def products(self) -> AbstractContextManager[Any]:
+        """How matrices are multiplied in this training."""
+        return fast_products() if self.fast else nullcontext()
 
     def update(self) -> float:
         """Draw a batch and follow its gradient; the loss before the update, in nats a token.
@@ -241,7 +251,7 @@ class TextRun:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.seed)
             model = GPT(config).to(device)
-        trainer = Trainer(model, train, settings, compiled=compiled)
+        trainer = Trainer(model, train, settings, compiled=compiled, fast=True)
         digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
         return cls(tokenizer, model, trainer, validation, settings, digest)
 
@@ -264,8 +274,9 @@ class TextRun:
 
     def evaluate(self) -> float:
         """Loss on validation text, in nats a character."""
-        settings = self.settings
-        return evaluate(self.model, self.validation, settings.evaluation_batches, settings.seed)
+        batches, seed = self.settings.evaluation_batches, self.settings.seed
+        with self.trainer.products():
+            return evaluate(self.model, self.validation, batches, seed)
 
     def sample(self, prompt: str, characters: int) -> str:
         """Let the model go on after `prompt`.
