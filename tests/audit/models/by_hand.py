@@ -59,6 +59,7 @@ class Attention(nn.Module):
         mask = torch.ones(T, T, dtype=torch.bool, device=x.device).tril()[None, None]
         if pad_mask is not None:
             mask = mask & pad_mask.bool()[:, None, None, :]
+            mask = mask | torch.eye(T, dtype=torch.bool, device=x.device)  # no empty rows
         if self.flash:
             y = F.scaled_dot_product_attention(
                 q, k, v, attn_mask=mask, dropout_p=self.dropout if self.training else 0.0
