@@ -1,0 +1,189 @@
+"""The heads of a subject, held to MHA by the numbers of its own attention."""
+
+from __future__ import annotations
+
+import pytest
+from torch import Tensor, nn
+
+from theodolite.fixtures.attention_calls import AttentionCall
+from theodolite.fixtures.head_groups import joined, neighbours, output_projection, sharing, tiled
+from theodolite.fixtures.insides import EQUAL, Inside, attentions
+from theodolite.fixtures.judging import judge, not_applicable, require
+from theodolite.fixtures.views import View
+from theodolite.properties import claim
+
+sharpened = pytest.mark.parametrize("view", ["sharpened"], indirect=True)
+
+
+@sharpened
+@claim("MHA-4", check="heads.joined", component="heads")
+def test_heads_are_joined_side_by_side_before_the_output_projection(view: View) -> None:
+    """W_O gets, at each position, the outputs of that position's heads in their order."""
+    judged = 0
+    for place, call in attentions(view):
+        found = output_projection(view.insides.random, call)
+        if found is None:
+            continue
+        judged += 1
+        projection, in_order = found
+        given = projection.given
+        require(
+            in_order and given is not None,
+            "the output projection gets each position's heads side by side",
+            where={**place, "projection": projection.path},
+            remedy="transpose (B, H, T, d) back to (B, T, H, d) before joining heads: reshape "
+            "alone scatters them over positions.",
+            cause="heads-scrambled",
+        )
+        assert given is not None
+        judge(
+            given.reshape(joined(call).shape),
+            joined(call),
+            bound=EQUAL * float(joined(call).abs().max()),
+            says="the output projection gets each position's heads side by side",
+            axes=("row", "position", "channel"),
+            where=place,
+        )
+    if not judged:
+        not_applicable("what the output projection gets is not the heads alone, or is not visible")
+
+
+@sharpened
+@claim("MHA-5", "MHA-2", check="heads.differ", component="heads")
+def test_heads_of_one_layer_attend_differently(view: View) -> None:
+    """With weights drawn at random, no two heads of a layer give the same weights."""
+    judged = 0
+    for place, call in attentions(view):
+        weights = call.probabilities
+        if weights.shape[1] < 2 or weights.shape[-1] < 2:
+            continue
+        judged += 1
+        first, second, gap = min(
+            (
+                (i, j, float((weights[:, i] - weights[:, j]).abs().max()))
+                for i in range(weights.shape[1])
+                for j in range(i)
+            ),
+            key=lambda pair: pair[2],
+        )
+        require(
+            gap > EQUAL,
+            "each head attends in its own way",
+            measured=gap,
+            bound=EQUAL,
+            where={**place, "head": second, "other head": first},
+            remedy="Are both cut from the same channels of the projection?",
+            cause="heads-alike",
+        )
+    if not judged:
+        not_applicable("the layers have one head each")
+
+
+@sharpened
+@claim("MHA-2", check="heads.groups", component="heads")
+def test_queries_that_share_a_key_head_share_its_value_head(view: View) -> None:
+    """Keys and values are handed to the same groups of query heads, of neighbours.
+
+    Groups that take turns (0 1 0 1) make a sound model of their own, and read a checkpoint with
+    neighbours (0 0 1 1) wrongly: a fault in a family whose checkpoints are published, or where
+    groups of neighbours are declared.
+    """
+    judged = 0
+    for place, call in attentions(view):
+        heads = call.query.shape[1]
+        keys, values = sharing(call.key, heads), sharing(call.value, heads)
+        groups = max(keys) + 1
+        if call.value.shape[1] != call.key.shape[1] or 1 < heads == groups == max(values) + 1:
+            continue
+        judged += 1
+        require(
+            keys == values,
+            "query heads that share keys share the values of those keys",
+            where={**place, "keys": _listed(keys), "values": _listed(values)},
+            remedy="repeat_interleave both, or neither.",
+            cause="groups-differ",
+        )
+        if keys == tiled(heads, groups) != neighbours(heads, groups):
+            said = _grouping(view)
+            require(
+                said is None,
+                "each key head serves neighbouring query heads",
+                where={**place, "groups": _listed(keys)},
+                remedy=f"{said}: repeat_interleave(n, dim=1) keeps neighbours together, "
+                "repeat(1, n, 1, 1) lets the groups take turns.",
+                cause="groups-tiled",
+            )
+    if not judged:
+        not_applicable("every query head has keys and values of its own")
+
+
+@sharpened
+@claim("MHA-2", "MHA-3", check="heads.projections", component="attention")
+def test_queries_keys_and_values_have_projections_of_their_own(view: View) -> None:
+    """No two of q, k and v are the same numbers while a matrix of their module lies idle."""
+    judged = 0
+    inside = view.insides.random
+    for place, call in attentions(view):
+        parts = {
+            "queries": call.projected_query,
+            "keys": call.projected_key,
+            "values": call.projected_value,
+        }
+        seen = {name: part for name, part in parts.items() if part is not None}
+        judged += len(seen) > 1
+        idle = _idle(view.model, inside, call)
+        for one, other in (("keys", "values"), ("queries", "keys"), ("queries", "values")):
+            if one not in seen or other not in seen:
+                continue
+            same = seen[one].shape == seen[other].shape and _equal(seen[one], seen[other])
+            require(
+                not (same and idle),
+                f"{one} and {other} come from matrices of their own",
+                where={**place, "idle": ", ".join(idle[:3])},
+                remedy=f"The {other} are the {one}: one projection is called for both, and "
+                f"{', '.join(idle[:3])} is not used.",
+                cause=f"{other}-are-{one}",
+            )
+    if not judged:
+        not_applicable("the projections are not visible")
+
+
+def _idle(model: nn.Module, inside: Inside, call: AttentionCall) -> list[str]:
+    """What lies idle inside an attention's own module: matrices that did not run, or parts.
+
+    A part is idle if one projection makes three tensors' worth and two are used.
+    """
+    parts = (call.projected_query, call.projected_key, call.projected_value)
+    size = sum(part.numel() for part in parts if part is not None)
+    fused = [
+        f"a part of {each.path}"
+        for each in inside.within(call.module)
+        if each.gave is not None and each.gave.numel() == size and not any(each.module.children())
+    ]
+    ran = {each.path for each in inside.modules}
+    owner = model.get_submodule(call.module)
+    return fused + [
+        f"{call.module}.{name}" if call.module else name
+        for name, module in owner.named_modules()
+        if any(p.ndim >= 2 for p in module.parameters(recurse=False))
+        and (f"{call.module}.{name}" if call.module else name) not in ran
+    ]
+
+
+def _grouping(view: View) -> str | None:
+    """What says that groups are of neighbours, or None where nothing does."""
+    if view.subject.declarations.get("groups") == "neighbours":
+        return "groups of neighbours are declared"
+    config = getattr(view.subject.model, "config", None)
+    family = getattr(config, "model_type", None)
+    if family and getattr(config, "num_key_value_heads", None):
+        return f"checkpoints of {family} keep groups of neighbours"
+    return None
+
+
+def _listed(groups: tuple[int, ...]) -> str:
+    return " ".join(map(str, groups))
+
+
+def _equal(one: Tensor, other: Tensor) -> bool:
+    return float((one - other).abs().max()) <= EQUAL * float(other.abs().max())
