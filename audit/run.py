@@ -17,6 +17,7 @@ import theodolite.properties
 from theodolite.fixtures.errors import UsageError
 from theodolite.fixtures.plugin import AUDITED, PROPERTY
 from theodolite.fixtures.results import Result
+from theodolite.fixtures.strategies import without_shrinking
 from theodolite.fixtures.subject import DECLARABLE, Subject
 from theodolite.report import Check, Report
 
@@ -111,6 +112,7 @@ class _Collector:
         self._planned: dict[str, int] = {}
         self._done = 0
         self._known: set[str] = set()
+        self._broken: dict[str, str] = {}
         self._results: dict[str, list[Result]] = {}
 
     def pytest_configure(self, config: pytest.Config) -> None:
@@ -131,8 +133,14 @@ class _Collector:
             if self._select is None or any(_matches(check, name) for name in self._select):
                 kept.append(item)
                 self._planned[check] = self._planned.get(check, 0) + 1
+        for item in kept:
+            without_shrinking(item.obj)  # type: ignore[attr-defined]
         # The gates come first: what they say explains why others do not apply.
         items[:] = sorted(kept, key=lambda item: "test_gates" not in item.nodeid)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self._broken[Path(report.nodeid).stem] = report.longreprtext.strip().splitlines()[-1]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         for name, result in report.user_properties:
@@ -155,7 +163,10 @@ class _Collector:
                     f"{what} {strange[0]!r}, which is no check; there are: "
                     + ", ".join(sorted(self._known))
                 )
-        checks = []
+        checks = [
+            Check(module, (), "", "error", f"its checks cannot be loaded: {why}")
+            for module, why in self._broken.items()
+        ]
         for check, count in self._planned.items():
             results = self._results.get(check, [])
             if len(results) < count:
@@ -198,6 +209,7 @@ def _run_pytest(collector: _Collector, *, explore: bool) -> None:
         f"--rootdir={folder}",
         f"--config-file={folder / 'audit.ini'}",
         "--noconftest",
+        "--continue-on-collection-errors",
         "--disable-plugin-autoload",
         "-p",
         "theodolite.fixtures.plugin",

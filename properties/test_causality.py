@@ -9,7 +9,7 @@ from torch import Tensor
 
 from theodolite.fixtures.embedding import EmbeddingProbe
 from theodolite.fixtures.judging import judge, not_applicable, require
-from theodolite.fixtures.localise import Guilty, accuse, first_difference, length_fault
+from theodolite.fixtures.localise import apart, blame_if, leak_of, length_fault
 from theodolite.fixtures.perturbation import changed_after, influence
 from theodolite.fixtures.strategies import drawn
 from theodolite.fixtures.views import View
@@ -66,8 +66,8 @@ def test_logits_of_a_prefix_are_the_prefix_of_the_logits(view: View) -> None:
         if not 0 < cut < view.length:
             continue
         prefix = view.logits(ids[:, :cut])
-        if guilty is None and _apart(prefix, full[:, :cut], view.relation_bound):
-            guilty = _leak(view) or length_fault(view, ids, cut)
+        if guilty is None and apart(prefix, full[:, :cut], view.relation_bound):
+            guilty = leak_of(view) or length_fault(view, ids, cut)
         judge(
             prefix,
             full[:, :cut],
@@ -98,8 +98,6 @@ def test_no_gradient_flows_from_a_logit_to_a_later_token(view: View) -> None:
     projected = (logits[each, each] * direction.to(logits)).sum()
     gradient = torch.autograd.grad(projected, embedded)[0]  # (T, T, d): row t, position s
     size = gradient.double().abs().amax(-1)
-    if bool((size.triu(1) > 1e-5 * size.max()).any()) and view.rows_mix:
-        not_applicable("rows of a batch change each other (see batch.independence)")
     judge(
         size.triu(1),
         0.0,
@@ -108,6 +106,7 @@ def test_no_gradient_flows_from_a_logit_to_a_later_token(view: View) -> None:
         axes=("position", "later"),
         where={"view": view.name},
         remedy=REMEDY[view.name],
+        **blame_if(size.triu(1), torch.zeros_like(size), 1e-5 * float(size.max()), view),
     )
 
 
@@ -124,12 +123,15 @@ def test_every_earlier_token_changes_later_logits(view: View) -> None:
     moved = sum(influence(view, seed=seed) for seed in (0, 7)) > 0  # (T, T): token s moves logit t
     moved = torch.as_tensor(moved)
     past = torch.ones_like(moved).triu(1)
+    seen = bool((moved & past).any())
+    guilty = None if seen else leak_of(view)  # a mask that is turned round shows the future instead
     require(
-        bool((moved & past).any()),
+        seen,
         "an earlier token changes later logits",
         where={"view": view.name},
         remedy="does the attention's output reach the residual stream?",
-        cause="no-past",
+        component=guilty.component if guilty else None,
+        cause=guilty.cause if guilty else "no-past",
     )
     dead = (past & ~moved).nonzero()
     if len(dead) and not (_is_window(moved) or _is_chunked(moved)):
@@ -150,10 +152,8 @@ def _judge_agreement(view: View, ids: Tensor, changed: Tensor, agreeing: Tensor)
     keep = agreeing.to(before.device)[..., None]
     gap = torch.where(keep, (after - before).abs(), torch.zeros_like(before)).amax(-1)
     guilty = None
-    if _apart(gap, torch.zeros_like(gap), view.leak_bound):
-        if view.rows_mix:
-            not_applicable("rows of a batch change each other (see batch.independence)")
-        guilty = _leak_between(view, ids, changed, agreeing)
+    if apart(gap, torch.zeros_like(gap), view.leak_bound):
+        guilty = leak_of(view)
     judge(
         gap,
         0.0,
@@ -165,24 +165,6 @@ def _judge_agreement(view: View, ids: Tensor, changed: Tensor, agreeing: Tensor)
         component=guilty.component if guilty else None,
         cause=guilty.cause if guilty else None,
     )
-
-
-def _apart(one: Tensor, other: Tensor, bound: float) -> bool:
-    return not float((one.double() - other.double()).abs().max()) <= bound
-
-
-def _leak(view: View) -> Guilty | None:
-    """Where the future comes in, or None where later tokens change nothing."""
-    ids, changed, agreeing = changed_after(view, torch.full((2,), view.length // 2))
-    before, after = view.logits(ids), view.logits(changed)
-    if not _apart(before[agreeing], after[agreeing], view.leak_bound):
-        return None
-    return _leak_between(view, ids, changed, agreeing)
-
-
-def _leak_between(view: View, ids: Tensor, changed: Tensor, agreeing: Tensor) -> Guilty:
-    path = first_difference(view, ids, changed, agreeing, view.leak_bound)
-    return accuse(view, ids, path, otherwise="mask")
 
 
 def _is_window(moved: Tensor) -> bool:

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from theodolite.fixtures.constant_sequence import EQUAL, PositionEntry, position_enters
 from theodolite.fixtures.judging import judge, judge_differs, not_applicable
+from theodolite.fixtures.localise import leak_of
 from theodolite.fixtures.perturbation import influence
 from theodolite.fixtures.recording import record
 from theodolite.fixtures.views import View
@@ -32,6 +33,9 @@ def test_one_token_repeated_gives_one_distribution(view: View) -> None:
         if design is not None:
             not_applicable(design)
         accused, cause, finding = _fault(view, ids, entry)
+        guilty = leak_of(view) if accused is None else None
+        if guilty is not None:
+            accused, cause = guilty.component, guilty.cause
     judge(
         logits,
         logits[:, :1].expand_as(logits),

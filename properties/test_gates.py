@@ -7,12 +7,23 @@ import torch
 from theodolite.fixtures.errors import SubjectError
 from theodolite.fixtures.judging import judge, not_applicable, require
 from theodolite.fixtures.localise import Guilty, accuse, first_not_finite
+from theodolite.fixtures.registration import unregistered_modules
 from theodolite.fixtures.subject import Subject
 from theodolite.properties import claim
 
 _LARGEST_SANE_WEIGHT = 1e6
 """No initialisation in use gives weights beyond a few hundred; memory that nobody initialised shows
 1e30 as readily as 1e-30."""
+
+
+_DROPOUT = (
+    "is dropout applied in eval mode (F.dropout without training=self.training, or dropout_p "
+    "passed to scaled_dot_product_attention unconditionally)?"
+)
+_UNREGISTERED = (
+    "modules in a plain list or dict are not registered: eval() does not reach them, nor does an "
+    "optimiser; use nn.ModuleList or nn.ModuleDict"
+)
 
 
 @claim("AUD-11", check="shape.runs", component="shape")
@@ -104,13 +115,15 @@ def test_evaluation_is_the_same_every_time(subject: Subject) -> None:
         component="state",
         cause="state-between-calls",
     )
+    hidden = unregistered_modules(subject.model)
     judge(
         subject.run(subject.model, ids, seed=1),
         first,
         bound=0.0,
         says="evaluation does not depend on the random generator",
         axes=("row", "position", "token"),
-        remedy="is dropout applied in eval mode (F.dropout without training=self.training, or "
-        "dropout_p passed to scaled_dot_product_attention unconditionally)?",
-        cause="dropout-in-eval",
+        where={"module": hidden[0]} if hidden else {},
+        remedy=_UNREGISTERED if hidden else _DROPOUT,
+        component="parameters" if hidden else None,
+        cause="unregistered" if hidden else "dropout-in-eval",
     )

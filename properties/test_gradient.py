@@ -7,6 +7,7 @@ from torch import Tensor
 
 from theodolite.fixtures.gradients import Learning, learning
 from theodolite.fixtures.judging import not_applicable, require
+from theodolite.fixtures.subject import Subject
 from theodolite.fixtures.views import View
 from theodolite.properties import claim
 
@@ -38,11 +39,9 @@ def test_every_parameter_receives_a_gradient(view: View) -> None:
 
 
 @claim("AUD-12", "GPT-3", check="parameters.registered", component="parameters")
-def test_every_weight_is_registered(view: View) -> None:
+def test_every_weight_is_registered(subject: Subject) -> None:
     """Each leaf that the loss depends on is one of model.parameters()."""
-    if view.name != "sharpened":
-        not_applicable("what is registered does not depend on the weights; see the sharpened copy")
-    strangers = _learning_of(view).unregistered
+    strangers = _learning_of(subject.views.sharpened).unregistered
     require(
         not strangers,
         "every weight that the logits depend on is in model.parameters()",

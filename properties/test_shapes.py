@@ -6,6 +6,7 @@ import torch
 
 from theodolite.fixtures.errors import SubjectError
 from theodolite.fixtures.judging import judge, not_applicable, require
+from theodolite.fixtures.localise import blame_if
 from theodolite.fixtures.views import View
 from theodolite.properties import claim
 
@@ -19,14 +20,16 @@ def test_a_single_token_is_enough(view: View) -> None:
     if view.subject.convention.only_length is not None:
         not_applicable(f"the model runs at length {view.subject.convention.only_length} alone")
     ids = view.random_ids(2)
+    first, longer = view.logits(ids[:, :1]), view.logits(ids)[:, :1]
     judge(
-        view.logits(ids[:, :1]),
-        view.logits(ids)[:, :1],
+        first,
+        longer,
         bound=view.relation_bound,
         says="one token alone gives the first logits",
         axes=AXES,
         where={"view": view.name},
         remedy="does squeeze() drop the axis of length 1, or a mask need two positions?",
+        **blame_if(first, longer, view.relation_bound, view),
     )
 
 
@@ -56,14 +59,16 @@ def test_the_longest_input_works_and_a_longer_one_is_refused_or_right(view: View
                 remedy="is a table of positions or a mask one too short?",
             )
             continue
+        start, wanted = logits[:, : short.shape[1]], expected[:, : logits.shape[1]]
         judge(
-            logits[:, : short.shape[1]],
-            expected[:, : logits.shape[1]],
+            start,
+            wanted,
             bound=view.relation_bound,
             says=f"a sequence of {length} begins like a short one",
             axes=AXES,
             where={"length": length, "longest": limit},
             remedy="what is past the limit must work or be refused, not wrap around or broadcast",
+            **blame_if(start, wanted, view.relation_bound, view),
         )
 
 

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from theodolite.fixtures.containment import drawn_from
 from theodolite.fixtures.copies import sharpen
 from theodolite.fixtures.judging import judge, not_applicable, require
+from theodolite.fixtures.registration import unregistered_modules
 from theodolite.fixtures.subject import Subject
 from theodolite.properties import claim
 
@@ -44,12 +45,15 @@ def test_a_forward_changes_nothing(subject: Subject) -> None:
         "a forward leaves the training flags alone",
         remedy="does forward call train() or eval()?",
     )
+    hidden = unregistered_modules(model)
     require(
         not drew,
         "evaluation draws no random numbers",
-        remedy="is dropout applied in eval mode, or noise added?",
-        component="dropout",
-        cause="dropout-in-eval",
+        where={"module": hidden[0]} if hidden else {},
+        remedy="is dropout applied in eval mode, noise added, or a module kept where eval() does "
+        "not reach it (a plain list)?",
+        component="parameters" if hidden else "dropout",
+        cause="unregistered" if hidden else "dropout-in-eval",
     )
 
 
