@@ -1,0 +1,153 @@
+"""GPT-5 and AUD-10 on a subject: its loss is the cross-entropy of its own logits, shifted once."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from theodolite.fixtures.errors import SubjectError
+from theodolite.fixtures.judging import judge, not_applicable, require
+from theodolite.fixtures.own_loss import Fit, cross_entropy, fit_losses, loss_of, rounding
+from theodolite.fixtures.subject import Subject
+from theodolite.fixtures.views import View
+from theodolite.properties import claim
+
+_SMOOTHEST = 0.5
+"""Label smoothing keeps at least this share on the target; 0.9 is usual."""
+
+_FACTOR = 1e-3
+"""How far from 1 the factor of a mean may be found: the losses of sharpened logits differ by some
+tenths of a nat, and are exact to 1e-4. Smoothing is 0.01 or more, a sum a factor of 39."""
+
+SHARPENED = pytest.mark.parametrize("view", ["sharpened"], indirect=True)
+
+
+@SHARPENED
+@claim("GPT-5", "AUD-10", check="loss.own_logits", component="loss")
+def test_the_loss_is_the_cross_entropy_of_the_own_logits_shifted_once(view: View) -> None:
+    """Random targets, four times, so that what the targets do not change does not count."""
+    fit, bound = _fit(view)
+    if _is_smoothed(fit, bound):
+        not_applicable(f"the loss smooths its targets: {1 - fit.factor:.3g} of them is spread out")
+    require(
+        fit.rest <= bound,
+        "the loss follows the cross-entropy of the model's own logits",
+        measured=fit.rest,
+        bound=bound,
+        remedy="does it take the logits of the same call, over the vocabulary axis, with targets "
+        "flattened alike?",
+        cause="loss-of-something-else",
+    )
+    require(
+        fit.shift in ("ids", "next"),
+        f"targets are shifted once, and not {fit.shift}",
+        where={"shift": fit.shift},
+        remedy="is there a shift both in forward and in the loss it calls? Then token t + 2 is "
+        "trained.",
+        cause="shifted-twice",
+    )
+    judge(
+        fit.factor,
+        1.0,
+        bound=max(_FACTOR, bound),
+        says="the loss is the mean over tokens",
+        where={"tokens": view.random_ids(3).numel()},
+        remedy='is it a sum (reduction="sum"), or divided by something else than the tokens?',
+        cause="loss-not-a-mean",
+    )
+    keyword = view.subject.targets
+    due = _due(view.subject)
+    require(
+        due is None or due == fit.shift,
+        f"{keyword}= are {'shifted by the loss' if due == 'ids' else 'taken as they are'}",
+        where={"found": fit.shift},
+        remedy="the logits at t are held against the token at t, which the model can see: shift "
+        "logits and targets by one"
+        if due == "ids"
+        else "the targets come shifted already: do not shift them again",
+        cause="not-shifted" if due == "ids" else "shifted-twice",
+    )
+    said = "shifts them itself" if fit.shift == "ids" else "takes them shifted already"
+    _note(view.subject, f"the loss takes targets as {keyword}= and {said}")
+    if abs(fit.added) > bound:
+        _note(view.subject, f"the loss adds {fit.added:.3g} beside the cross-entropy")
+
+
+@SHARPENED
+@claim("GPT-5", "AUD-10", check="loss.ignored", component="loss")
+def test_ignored_targets_do_not_count_and_the_mean_is_over_tokens(view: View) -> None:
+    """Rows with 1, all and half of their targets: each token counts alike, ignored ones never."""
+    fit, bound = _fit(view)
+    if fit.rest > bound or fit.shift not in ("ids", "next"):
+        not_applicable("not judged: the loss is not the mean cross-entropy (see loss.own_logits)")
+    declared = view.subject.declarations.get("ignore_index")
+    ids, targets = view.random_ids(3), view.random_ids(3, seed=9)
+    length = ids.shape[1]
+    refusals = []
+    for index in (-100, -1) if declared is None else (int(declared),):
+        counted = torch.ones(ids.shape, dtype=torch.bool)
+        counted[0, 2:] = False
+        counted[2, length // 2 :] = False
+        spoilt = torch.where(counted, targets + (targets == index).long(), index)
+        try:
+            loss, logits = loss_of(view, ids, spoilt)
+        except SubjectError as error:
+            refusals.append(str(error))
+            continue
+        exact = cross_entropy(logits, spoilt, fit.shift, ignore_index=index)
+        judge(
+            loss,
+            fit.added + fit.factor * exact,
+            bound=bound,
+            says=f"targets {index} do not count, and every other token counts alike",
+            where={"ignored": int((~counted).sum()), "of": counted.numel()},
+            remedy="is ignore_index passed to the loss, and is the mean taken over all tokens that "
+            "count, instead of over rows first?",
+            cause="ignored-targets-count",
+        )
+        _note(view.subject, f"targets {index} do not count in the loss")
+        return
+    require(
+        declared is None,
+        f"the declared ignore_index {declared} is accepted ({'; '.join(refusals)})",
+        remedy="pass ignore_index to the cross-entropy",
+        cause="ignored-targets-count",
+    )
+    not_applicable(
+        "no target that is ignored was found (-100 and -1 are refused); declare ignore_index=N"
+    )
+
+
+def _fit(view: View) -> tuple[Fit, float]:
+    """How the loss follows from cross-entropies, and how exactly it must."""
+    if view.subject.targets is None:
+        not_applicable("the model returns no loss: forward takes no targets")
+    if view.length < 4:
+        not_applicable("the model takes less than four tokens")
+    ids = view.random_ids(3)
+    targets = [view.random_ids(3, seed=seed) for seed in (9, 10, 11, 12)]
+    losses, logits = [], None
+    for each in targets:
+        loss, logits = loss_of(view, ids, each)
+        losses.append(loss)
+    assert logits is not None
+    return fit_losses(losses, logits, targets), rounding(logits)
+
+
+def _is_smoothed(fit: Fit, bound: float) -> bool:
+    return fit.rest <= bound and _SMOOTHEST <= fit.factor < 1 - _FACTOR
+
+
+def _due(subject: Subject) -> str | None:
+    """What the targets must be: declared, or by the custom of a library whose labels are ids."""
+    declared = subject.declarations.get("targets")
+    if declared is not None:
+        return str(declared)
+    config = getattr(subject.model, "config", None)
+    is_library = getattr(config, "model_type", None) and hasattr(config, "to_dict")
+    return "ids" if is_library and subject.targets == "labels" else None
+
+
+def _note(subject: Subject, sentence: str) -> None:
+    if sentence not in subject.notes:
+        subject.notes.append(sentence)
