@@ -1,0 +1,411 @@
+# ruff: noqa: E501, ISC004 - lines of other people's code are replaced as they stand
+"""Faults that outputs hardly show, each in a hand-written model and in a Hugging Face llama."""
+
+import importlib.util
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from faults import SOURCE
+
+SMALL_LLAMA = """
+
+def small():
+    config = LlamaConfig(
+        vocab_size=61, hidden_size=48, intermediate_size=112, num_hidden_layers=2,
+        num_attention_heads=6, num_key_value_heads=2, max_position_embeddings=48,
+    )
+    config._attn_implementation = "eager"
+    return LlamaForCausalLM(config)
+"""
+
+
+def llama_source():
+    """The library's own source of its llama, made to stand alone, with a small model of it."""
+    place = importlib.util.find_spec("transformers.models.llama").submodule_search_locations[0]
+    source = (Path(place) / "modeling_llama.py").read_text(encoding="utf-8")
+    source = re.sub(r"from \.\.\.(\w*)", r"from transformers.\1", source)
+    source = source.replace("from transformers. import", "from transformers import")
+    source = re.sub(r"from \.(\w+)", r"from transformers.models.llama.\1", source)
+    source = re.sub(r"(?m)^ *@(auto_docstring|use_kernel\w*\(.*\))\n", "", source)
+    return source + SMALL_LLAMA
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is replaced by what in each of the two hosts, and who is to be accused of what.
+
+    Attributes:
+        id: The reported fault, or words.
+        component: The component to be named.
+        cause: The cause to be named, None for any.
+        by_hand: (old, new) pairs for the hand-written model; empty where it has no such place.
+        llama: The same for the Hugging Face model.
+    """
+
+    id: str
+    component: str
+    cause: str | None
+    by_hand: tuple = ()
+    llama: tuple = ()
+
+    def write(self, folder, host):
+        """Write the faulty model to `folder` and name it as a subject."""
+        source, changes = (
+            (SOURCE, self.by_hand) if host == "by hand" else (llama_source(), self.llama)
+        )
+        for old, new in changes:
+            assert source.count(old) == 1, f"{self.id}: {old!r} occurs {source.count(old)} times"
+            source = source.replace(old, new)
+        file = folder / "faulty_model.py"
+        file.write_text(source, encoding="utf-8")
+        return f"{file}:{'Model' if host == 'by hand' else 'small'}"
+
+
+SCALE = "/ math.sqrt(self.head_dim)"
+LLAMA_SCALE = "self.scaling = self.head_dim**-0.5"
+FILL = 'scores = scores.masked_fill(~mask, float("-inf"))\n            '
+SOFTMAX = "weights = scores.softmax(dim=-1)"
+LLAMA_MASK = """    if attention_mask is not None:
+        attn_weights = attn_weights + attention_mask
+
+"""
+LLAMA_SOFTMAX = (
+    "attn_weights = nn.functional.softmax(attn_weights, dim=-1, dtype=torch.float32)"
+    ".to(query.dtype)"
+)
+ROTATE = "q, k = rotate(q, cos, sin), rotate(k, cos, sin)"
+LLAMA_ROTATE = "query_states, key_states = apply_rotary_pos_emb(query_states, key_states, cos, sin)"
+VALUES = "v = self.wv(x)"
+LLAMA_VALUES = "value_states = self.v_proj(hidden_states)"
+NORM = "return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight"
+LLAMA_VARIANCE = "variance = hidden_states.pow(2).mean(-1, keepdim=True)"
+LLAMA_NORM = "hidden_states = hidden_states * torch.rsqrt(variance + self.variance_epsilon)"
+
+ATTENTION = [
+    Fault(
+        "C01",
+        "scale",
+        "scale-by-model-width",
+        ((SCALE, "/ math.sqrt(C)"),),
+        ((LLAMA_SCALE, "self.scaling = config.hidden_size**-0.5"),),
+    ),
+    Fault(
+        "C02",
+        "scale",
+        "scale-missing",
+        ((SCALE, "* 1.0"),),
+        ((LLAMA_SCALE, "self.scaling = 1.0"),),
+    ),
+    Fault(
+        "C05",
+        "scale",
+        "scale-missing",
+        ((f" {SCALE}", ""),),
+        (("key_states.transpose(2, 3)) * scaling", "key_states.transpose(2, 3))"),),
+    ),
+    Fault(
+        "scaled-twice",
+        "scale",
+        "scale-twice",
+        ((SCALE, "/ self.head_dim"),),
+        ((LLAMA_SCALE, "self.scaling = 1 / self.head_dim"),),
+    ),
+    Fault(
+        "scaled-by-length",
+        "scale",
+        "scale-by-length",
+        ((SCALE, "/ math.sqrt(T)"),),
+        (("key_states.transpose(2, 3)) * scaling", "key_states.mT) * query.shape[2] ** -0.5"),),
+    ),
+    Fault(
+        "scale-inverted",
+        "scale",
+        "scale-inverted",
+        ((SCALE, "* math.sqrt(self.head_dim)"),),
+        ((LLAMA_SCALE, "self.scaling = self.head_dim**0.5"),),
+    ),
+    Fault(
+        "M16",
+        "softmax",
+        "mask-after-softmax",
+        ((FILL + SOFTMAX, f"{SOFTMAX}.masked_fill(~mask, 0.0)"),),
+        (
+            (LLAMA_MASK, ""),
+            (LLAMA_SOFTMAX, f"{LLAMA_SOFTMAX}\n    attn_weights = attn_weights.tril()"),
+        ),
+    ),
+    Fault(
+        "S02",
+        "softmax",
+        "softmax-axis",
+        ((SOFTMAX, "weights = scores.flatten(0, 1).softmax(dim=0).view_as(scores).nan_to_num()"),),
+        ((LLAMA_SOFTMAX, LLAMA_SOFTMAX.replace("dim=-1", "dim=0")),),
+    ),
+    Fault(
+        "softmax-over-queries",
+        "softmax",
+        "softmax-axis",
+        ((SOFTMAX, "weights = scores.softmax(dim=-2).nan_to_num()"),),
+        ((LLAMA_SOFTMAX, LLAMA_SOFTMAX.replace("dim=-1", "dim=-2")),),
+    ),
+    Fault(
+        "H01",
+        "heads",
+        "heads-scrambled",
+        (("y = y.transpose(1, 2).contiguous()", "y = y.contiguous()"),),
+        (("attn_output = attn_output.transpose(1, 2).contiguous()", ""),),
+    ),
+    Fault(
+        "H06",
+        "attention",
+        "values-are-keys",
+        ((VALUES, "v = self.wk(x)"),),
+        ((LLAMA_VALUES, "value_states = self.k_proj(hidden_states)"),),
+    ),
+    Fault(
+        "G01-keys-alone",
+        "heads",
+        "groups-differ",
+        (
+            (
+                "k = k.repeat_interleave(self.n_head // self.n_kv_head, dim=1)",
+                "k = k.repeat(1, self.n_head // self.n_kv_head, 1, 1)",
+            ),
+        ),
+        (
+            (
+                "key_states = repeat_kv(key, module.num_key_value_groups)",
+                "key_states = key.repeat(1, module.num_key_value_groups, 1, 1)",
+            ),
+        ),
+    ),
+    Fault(
+        "G01",
+        "heads",
+        "groups-tiled",
+        (),
+        (
+            (
+                "    return hidden_states.reshape(batch, num_key_value_heads * n_rep, slen, head_dim)",
+                "    return hidden_states.transpose(1, 2).reshape(batch, -1, slen, head_dim)",
+            ),
+        ),
+    ),
+    Fault(
+        "one-head-copied",
+        "heads",
+        "heads-alike",
+        (
+            (
+                "q, k = rotate",
+                "q = torch.cat([q[:, :1], q[:, :1], q[:, 2:]], 1)\n        q, k = rotate",
+            ),
+        ),
+        ((LLAMA_ROTATE, f"query_states[:, 1] = query_states[:, 0]\n        {LLAMA_ROTATE}"),),
+    ),
+]
+
+ROPE = [
+    Fault(
+        "R02",
+        "rope",
+        "turned-along-another-axis",
+        (
+            (
+                "q = self.wq(x).view(B, T, self.n_head, self.head_dim).transpose(1, 2)",
+                "q = self.wq(x).view(B, T, self.n_head, self.head_dim)",
+            ),
+            (
+                "k = self.wk(x).view(B, T, self.n_kv_head, self.head_dim).transpose(1, 2)",
+                "k = self.wk(x).view(B, T, self.n_kv_head, self.head_dim)",
+            ),
+            (
+                "x = block(x, self.cos[:T], self.sin[:T], attention_mask)",
+                "x = block(x, self.cos, self.sin, attention_mask)",
+            ),
+            (
+                ROTATE,
+                "q = rotate(q, cos[: self.n_head], sin[: self.n_head]).transpose(1, 2)\n"
+                "        k = rotate(k, cos[: self.n_kv_head], sin[: self.n_kv_head]).transpose(1, 2)",
+            ),
+        ),
+        (
+            (
+                "freqs = position_ids[..., None].float()",
+                "position_ids = torch.arange(8)[None]\n"
+                "        freqs = position_ids[..., None].float()",
+            ),
+            (
+                LLAMA_ROTATE,
+                "turned = [\n"
+                "            apply_rotary_pos_emb(x.transpose(1, 2), x.transpose(1, 2),\n"
+                "                cos[:, : x.shape[1]], sin[:, : x.shape[1]])[0].transpose(1, 2)\n"
+                "            for x in (query_states, key_states)\n"
+                "        ]\n"
+                "        query_states, key_states = turned",
+            ),
+        ),
+    ),
+    Fault(
+        "R07",
+        "rope",
+        "pairing-mixed",
+        (
+            (
+                "a, b = x.chunk(2, dim=-1)\n    return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)",
+                "cos, sin = torch.cat([cos, cos], -1), torch.cat([sin, sin], -1)\n"
+                "    turned = torch.stack([-x[..., 1::2], x[..., 0::2]], -1).flatten(-2)\n"
+                "    return x * cos + turned * sin",
+            ),
+        ),
+        (
+            (
+                "return torch.cat((-x2, x1), dim=-1)",
+                "return torch.stack((-x[..., 1::2], x[..., 0::2]), dim=-1).flatten(-2)",
+            ),
+        ),
+    ),
+    Fault(
+        "queries-alone",
+        "rope",
+        "queries-alone",
+        ((ROTATE, "q = rotate(q, cos, sin)"),),
+        (("k_embed = (k * cos) + (rotate_half(k) * sin)", "k_embed = k"),),
+    ),
+    Fault(
+        "keys-alone",
+        "rope",
+        "keys-alone",
+        ((ROTATE, "k = rotate(k, cos, sin)"),),
+        (("q_embed = (q * cos) + (rotate_half(q) * sin)", "q_embed = q"),),
+    ),
+    Fault(
+        "keys-one-late",
+        "rope",
+        "positions-offset",
+        (
+            (
+                "x = block(x, self.cos[:T], self.sin[:T], attention_mask)",
+                "x = block(x, self.cos[: T + 1], self.sin[: T + 1], attention_mask)",
+            ),
+            (ROTATE, "q, k = rotate(q, cos[:-1], sin[:-1]), rotate(k, cos[1:], sin[1:])"),
+        ),
+        (
+            (
+                "freqs = position_ids[..., None].float()",
+                "position_ids = torch.cat([position_ids, position_ids[:, -1:] + 1], -1)\n"
+                "        freqs = position_ids[..., None].float()",
+            ),
+            (
+                LLAMA_ROTATE,
+                "query_states, _ = apply_rotary_pos_emb(query_states, query_states, cos[:, :-1], sin[:, :-1])\n"
+                "        _, key_states = apply_rotary_pos_emb(key_states, key_states, cos[:, 1:], sin[:, 1:])",
+            ),
+        ),
+    ),
+    Fault(
+        "values-rotated",
+        "rope",
+        "value-rotated",
+        ((ROTATE, f"{ROTATE}\n        v = rotate(v, cos, sin)"),),
+        (
+            (
+                LLAMA_ROTATE,
+                f"{LLAMA_ROTATE}\n        value_states, _ = apply_rotary_pos_emb(value_states, value_states, cos, sin)",
+            ),
+        ),
+    ),
+    Fault(
+        "keys-turn-backwards",
+        "rope",
+        "not-relative",
+        ((ROTATE, "q, k = rotate(q, cos, sin), rotate(k, cos, -sin)"),),
+        (
+            (
+                "k_embed = (k * cos) + (rotate_half(k) * sin)",
+                "k_embed = (k * cos) - (rotate_half(k) * sin)",
+            ),
+        ),
+    ),
+    Fault(
+        "frequency-index-from-one",
+        "rope",
+        "frequency-index-shifted",
+        (
+            (
+                "torch.arange(0, head_dim, 2).float() / head_dim",
+                "torch.arange(2, head_dim + 2, 2).float() / head_dim",
+            ),
+        ),
+        (
+            (
+                "torch.arange(0, dim, 2, dtype=torch.float) / dim",
+                "torch.arange(2, dim + 2, 2, dtype=torch.float) / dim",
+            ),
+        ),
+    ),
+    Fault(
+        "frequencies-linear",
+        "rope",
+        None,
+        (
+            (
+                "10000.0 ** (-torch.arange(0, head_dim, 2).float() / head_dim)",
+                "1 - torch.arange(0, head_dim, 2).float() / head_dim",
+            ),
+        ),
+        (
+            (
+                "1.0 / (base ** (torch.arange(0, dim, 2, dtype=torch.float) / dim))",
+                "1.0 - torch.arange(0, dim, 2, dtype=torch.float) / dim",
+            ),
+        ),
+    ),
+    Fault(
+        "frequencies-learned",
+        "rope",
+        "frequencies-learned",
+        (
+            (
+                "angles = torch.arange(config.block_size).float()[:, None] * freqs\n"
+                '        self.register_buffer("cos", angles.cos(), persistent=False)\n'
+                '        self.register_buffer("sin", angles.sin(), persistent=False)',
+                "self.freqs = nn.Parameter(freqs)",
+            ),
+            (
+                "x = self.tok(idx)",
+                "x = self.tok(idx)\n"
+                "        angles = torch.arange(T).float()[:, None] * self.freqs\n"
+                "        cos, sin = angles.cos(), angles.sin()",
+            ),
+            (
+                "x = block(x, self.cos[:T], self.sin[:T], attention_mask)",
+                "x = block(x, cos, sin, attention_mask)",
+            ),
+        ),
+        (
+            (
+                "self.inv_freq = nn.Buffer(inv_freq, persistent=False)",
+                "self.inv_freq = nn.Parameter(inv_freq)",
+            ),
+        ),
+    ),
+    Fault(
+        "R01",
+        "rope",
+        "table-uneven",
+        (
+            (
+                "angles = torch.arange(config.block_size).float()[:, None] * freqs",
+                "angles = (torch.arange(config.block_size)[:, None] * freqs.bfloat16()).float()",
+            ),
+        ),
+        (
+            (
+                "freqs = position_ids[..., None].float() * self.inv_freq.to(device=x.device, dtype=torch.float)",
+                "freqs = (position_ids[..., None].bfloat16() * self.inv_freq.bfloat16()).float()",
+            ),
+        ),
+    ),
+]
