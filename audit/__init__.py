@@ -10,13 +10,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from theodolite.fixtures.anatomy import Anatomy
+    from theodolite.inspection import inspect
     from theodolite.report import Check, Report
     from theodolite.run import audit
 
 __version__ = "0.1.0"
-__all__ = ["Check", "Report", "audit"]
+__all__ = ["Anatomy", "Check", "Report", "audit", "inspect"]
 
-_HOMES = {"audit": "run", "Report": "report", "Check": "report"}
+_HOMES = {
+    "audit": "run",
+    "inspect": "inspection",
+    "Report": "report",
+    "Check": "report",
+    "Anatomy": "fixtures.anatomy",
+}
 
 
 def __getattr__(name: str) -> Any:

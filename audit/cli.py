@@ -16,6 +16,7 @@ from theodolite.fixtures.errors import TheodoliteError
 
 COMMANDS = {
     "audit": "audit_command",
+    "inspect": "inspect_command",
     "claims": "claims_command",
     "train": "train_command",
 }

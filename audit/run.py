@@ -14,11 +14,12 @@ import pytest
 from torch import nn
 
 import theodolite.properties
+from theodolite.fixtures.declarations import require_declarable
 from theodolite.fixtures.errors import UsageError
 from theodolite.fixtures.plugin import AUDITED, PROPERTY
 from theodolite.fixtures.results import Result
 from theodolite.fixtures.strategies import without_shrinking
-from theodolite.fixtures.subject import DECLARABLE, Subject
+from theodolite.fixtures.subject import Subject
 from theodolite.report import Check, Report
 
 BUDGETS = ("quick", "standard", "thorough")
@@ -47,7 +48,7 @@ def audit(
         subject: A live module (ids (B, T) to logits (B, T, V)), a class or factory of one, a
             `Subject`, or a string: "reference", "FILE.py:NAME", "package.module:NAME", "hf:NAME",
             "hf:DIRECTORY". A live module is copied, never changed.
-        declare: What is known of it; see `theodolite.fixtures.subject.DECLARABLE`.
+        declare: What is known of it; see `theodolite.fixtures.declarations.DECLARABLE`.
         expected_failures: Check id → reason. Strict: one that passes fails the audit.
         budget: "quick" (the subject as given and sharpened), "standard" (every view), or
             "thorough" (every view, and ten times as many drawn examples).
@@ -64,19 +65,14 @@ def audit(
     """
     if budget not in BUDGETS:
         raise UsageError(f"no budget is called {budget!r}; there are {', '.join(BUDGETS)}")
-    unknown = sorted(set(declare or {}) - set(DECLARABLE))
-    if unknown:
-        raise UsageError(
-            f"nothing is called {unknown[0]!r} that could be declared; what can be: "
-            + "; ".join(f"{key} ({meaning})" for key, meaning in DECLARABLE.items())
-        )
+    require_declarable(declare or {})
     if not isinstance(subject, Subject):
         subject = Subject.load(
             subject,
             settings=settings,
             declarations=declare,
             as_configured=as_configured,
-            time_limit=time_limit,
+            seconds=time_limit,
         )
     wanted = [select] if isinstance(select, str) else select
     collector = _Collector(subject, wanted, budget, progress)

@@ -409,3 +409,55 @@ ROPE = [
         ),
     ),
 ]
+
+NORMS = [
+    Fault(
+        "N01",
+        "norm",
+        "norm-multiplies",
+        ((NORM, NORM.replace("x * torch", "x / torch")),),
+        ((LLAMA_NORM, LLAMA_NORM.replace("hidden_states * torch", "hidden_states / torch")),),
+    ),
+    Fault(
+        "N03",
+        "norm",
+        "rms-by-deviation",
+        ((NORM, NORM.replace("x.pow(2).mean(-1, keepdim=True)", "x.var(-1, keepdim=True)")),),
+        ((LLAMA_VARIANCE, "variance = hidden_states.var(-1, keepdim=True, unbiased=False)"),),
+    ),
+    Fault(
+        "N05",
+        "norm",
+        "epsilon-outside",
+        ((NORM, "return x / (x.pow(2).mean(-1, keepdim=True).sqrt() + self.eps) * self.weight"),),
+        ((LLAMA_NORM, "hidden_states = hidden_states / (variance.sqrt() + self.variance_epsilon)"),),
+    ),
+    Fault(
+        "N07",
+        "norm",
+        "variance-squared",
+        ((NORM, "return x / (x.pow(2).mean(-1, keepdim=True) + self.eps) ** 2 * self.weight"),),
+        ((LLAMA_NORM, "hidden_states = hidden_states / (variance + self.variance_epsilon) ** 2"),),
+    ),
+    Fault(
+        "sum-for-mean",
+        "norm",
+        "sum-for-mean",
+        ((NORM, NORM.replace("mean(", "sum(")),),
+        ((LLAMA_VARIANCE, LLAMA_VARIANCE.replace("mean(", "sum(")),),
+    ),
+    Fault(
+        "gain-of-one-channel",
+        "norm",
+        "gain-not-applied",
+        ((NORM, NORM.replace("* self.weight", "* self.weight.mean()")),),
+        (("return self.weight * hidden_states", "return self.weight.mean() * hidden_states"),),
+    ),
+    Fault(
+        "norm-over-positions",
+        "norm",
+        "norm-over-positions",
+        ((NORM, NORM.replace("mean(-1, keep", "mean((1, -1), keep")),),
+        ((LLAMA_VARIANCE, "variance = hidden_states.pow(2).mean((1, -1), keepdim=True) if hidden_states.ndim > 2 else hidden_states.pow(2).mean(-1, keepdim=True)"),),
+    ),
+]
