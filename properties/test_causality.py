@@ -16,7 +16,8 @@ from theodolite.fixtures.views import View
 from theodolite.properties import claim
 
 EVERYWHERE = ("as given", "sharpened", "train mode", "all-ones mask", "amplified", "other backend")
-DETERMINISTIC = ("as given", "sharpened", "all-ones mask", "amplified", "other backend")
+# Another length rounds differently, and amplified scores amplify that: exactness needs one shape.
+DETERMINISTIC = ("as given", "sharpened", "all-ones mask", "other backend")
 DIFFERENTIABLE = ("as given", "sharpened", "train mode", "all-ones mask", "other backend")
 AXES = ("row", "position")
 REMEDY = {
