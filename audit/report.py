@@ -87,6 +87,7 @@ class Report:
         passes: Forward passes spent, in units of 256 tokens.
         seconds: Time spent after loading.
         error: Why the subject could not be loaded or called; None if it could.
+        anatomy: What the subject is made of, as plain values; empty if that was not measured.
     """
 
     subject: str
@@ -95,6 +96,7 @@ class Report:
     passes: float = 0.0
     seconds: float = 0.0
     error: str | None = None
+    anatomy: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def verdict(self) -> str:
@@ -152,6 +154,7 @@ class Report:
             "subject": self.subject,
             "verdict": self.verdict,
             "summary": self.summary,
+            "anatomy": dict(self.anatomy),
             "notes": list(self.notes),
             "cost": {"passes": round(self.passes, 1), "seconds": round(self.seconds, 2)},
             "checks": [asdict(check) for check in self.checks],

@@ -88,7 +88,16 @@ def audit(
         notes=tuple(subject.notes),
         passes=subject.passes,
         seconds=time.perf_counter() - began,
+        anatomy=_anatomy_of(subject),
     )
+
+
+def _anatomy_of(subject: Subject) -> dict[str, Any]:
+    """The anatomy for the report, or why there is none; the checks on it have failed then."""
+    try:
+        return subject.anatomy.to_dict()
+    except Exception as error:
+        return {"unread": {"anatomy": f"it could not be measured: {error}"}}
 
 
 class _Collector:
