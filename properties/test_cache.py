@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 import torch
@@ -13,7 +14,8 @@ from torch import Tensor
 from theodolite.fixtures.cache_faults import suspect
 from theodolite.fixtures.driving import Driver, driver_of, placed
 from theodolite.fixtures.errors import SubjectError
-from theodolite.fixtures.judging import judge, not_applicable, require
+from theodolite.fixtures.judging import PropertyFailure, judge, not_applicable, require
+from theodolite.fixtures.padding import far
 from theodolite.fixtures.strategies import drawn
 from theodolite.fixtures.views import View
 from theodolite.properties import claim
@@ -41,6 +43,34 @@ EVERYTHING = [
 def driver(view: View) -> Driver:
     """The view's own way to decode with a cache."""
     return driver_of(view)
+
+
+@pytest.fixture
+def sound(driver: Driver) -> Driver:
+    """A driver that reads one batch aright: then what goes wrong lies between batches."""
+    view = driver.view
+    fresh = replace(driver, model=view.copy()) if driver.decoder.inside else driver
+    for check, pieces in (("steps", [5] + [1] * 8), ("chunks", [5, 2, 3, 2, 1])):
+        fitting = _fitting(pieces, view.length)
+        ids = view.random_ids(driver.batch, sum(fitting), seed=2)
+        try:
+            found, wanted = placed(fresh.read_in(ids, fitting), view.logits(ids))
+        except (SubjectError, PropertyFailure):
+            found = wanted = torch.full((1,), torch.nan)
+        if far(found, wanted, view.relation_bound) and (check == "steps" or _accepts(fresh)):
+            not_applicable(f"not judged: one batch alone is read wrongly (see cache.{check})")
+    return driver
+
+
+def _accepts(driver: Driver) -> bool:
+    """Whether a chunk behind a cache is read at all."""
+    reader = driver.begin()
+    reader.read(driver.view.random_ids(driver.batch, 5))
+    try:
+        reader.read(driver.view.random_ids(driver.batch, 2))
+    except SubjectError:
+        return False
+    return True
 
 
 @pytest.mark.parametrize("view", ["as given", "sharpened"], indirect=True)
@@ -74,9 +104,9 @@ def test_a_long_prompt_is_read_on_like_a_short_one(driver: Driver) -> None:
 
 @pytest.mark.parametrize("view", ["sharpened"], indirect=True)
 @claim("AUD-6", "GEN-4", check="cache.turns", component="cache")
-def test_two_batches_read_in_turn_know_nothing_of_each_other(driver: Driver) -> None:
+def test_two_batches_read_in_turn_know_nothing_of_each_other(sound: Driver) -> None:
     """A cache is used and left; then two are read in turn, or, inside a model, one by one."""
-    view, length = driver.view, driver.view.length
+    driver, view, length = sound, sound.view, sound.view.length
     texts = [view.random_ids(driver.batch, seed=seed) for seed in (3, 4)]
     driver.read_in(view.random_ids(driver.batch, seed=5), [length - 1, 1])
     pieces: list[list[tuple[int, Tensor]]] = [[], []]
@@ -109,10 +139,10 @@ def test_two_batches_read_in_turn_know_nothing_of_each_other(driver: Driver) -> 
 @example(program=EVERYTHING)
 @drawn(max_examples=8, program=st.lists(OPERATIONS, min_size=2, max_size=10))
 def test_any_sequence_of_operations_gives_the_logits_of_the_full_forward(
-    driver: Driver, program: list[tuple[str, int, int]]
+    sound: Driver, program: list[tuple[str, int, int]]
 ) -> None:
     """Two caches, read, begun again, reordered and cut back in any order."""
-    _run(driver, program)
+    _run(sound, program)
 
 
 def _run(driver: Driver, program: Sequence[tuple[str, int, int]]) -> None:
@@ -184,11 +214,7 @@ def _judge_pieces(driver: Driver, pieces: list[int]) -> None:
             cause="cache-refused",
         )
     found, wanted = placed(read, full)
-    gap = (found.double() - wanted.double()).abs().amax(dim=(0, 2))
-    if bool((torch.nan_to_num(gap, nan=torch.inf) <= view.relation_bound).all()):
-        accused = None
-    else:
-        accused = suspect(driver, pieces)
+    accused = suspect(driver, pieces) if far(found, wanted, view.relation_bound) else None
     judge(
         found,
         wanted,

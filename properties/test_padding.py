@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from theodolite.fixtures.copies import copy_of
 from theodolite.fixtures.errors import SubjectError
 from theodolite.fixtures.judging import judge, not_applicable, require
 from theodolite.fixtures.padding import Ragged, far, half_hearted, padding_of, ragged
@@ -193,7 +192,7 @@ def test_padding_gives_no_nan_in_half_precision(subject: Subject, dtype: torch.d
     view = subject.views.sharpened
     if view.obstacle:
         not_applicable(view.obstacle)
-    model = copy_of(view.model).to(dtype)
+    model = view.copy().to(dtype)
     lengths = _lengths(view)
     try:
         plain = subject.run(model, subject.random_ids(2))
