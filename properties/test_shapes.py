@@ -19,6 +19,8 @@ def test_a_single_token_is_enough(view: View) -> None:
     """T = 1 gives the first logits of any longer sequence."""
     if view.subject.convention.only_length is not None:
         not_applicable(f"the model runs at length {view.subject.convention.only_length} alone")
+    if view.subject.shortest > 1:
+        not_applicable(f"the model refuses less than {view.subject.shortest} tokens")
     ids = view.random_ids(2)
     first, longer = view.logits(ids[:, :1]), view.logits(ids)[:, :1]
     judge(
