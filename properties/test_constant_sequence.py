@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from theodolite.fixtures.constant_sequence import EQUAL, PositionEntry, position_enters
+from theodolite.fixtures.constant_sequence import (
+    EQUAL,
+    PositionEntry,
+    position_enters,
+    spread,
+)
 from theodolite.fixtures.judging import judge, judge_differs, not_applicable
-from theodolite.fixtures.localise import leak_of
+from theodolite.fixtures.localise import leak_of, watch
 from theodolite.fixtures.perturbation import influence
 from theodolite.fixtures.recording import record
 from theodolite.fixtures.views import View
@@ -29,7 +34,7 @@ def test_one_token_repeated_gives_one_distribution(view: View) -> None:
     if not gap <= view.relation_bound:
         with view.running() as model:
             entry = position_enters(model, lambda: view.subject.run(model, ids, view.extra(ids)))
-        design = _design(entry)
+        design = _design(entry) or _mixes_before_attention(view, ids)
         if design is not None:
             not_applicable(design)
         accused, cause, finding = _fault(view, ids, entry)
@@ -82,6 +87,25 @@ def _design(entry: PositionEntry) -> str | None:
         return "positions are absolute: they are in the residual stream before any attention"
     if entry.extra_columns and not entry.rows_sum_to_one:
         return "attention has sinks: its rows may sum to less than 1"
+    return None
+
+
+def _mixes_before_attention(view: View, ids: Tensor) -> str | None:
+    """Say so if the stream varies with position already where it enters the first attention.
+
+    A table that is added does that, and so does a mixture with the token before (which the first
+    position lacks), even where a norm hides it from the projections.
+    """
+    with view.running() as model:
+        calls = record(model, lambda: view.subject.run(model, ids, view.extra(ids))).calls
+    if not calls or calls[0].stream is None:
+        return None
+    width, attention = calls[0].stream.shape[-1], calls[0].module
+    for call in watch(view, ids):
+        around = call.path and (attention == call.path or attention.startswith(call.path + "."))
+        streams = [x for x in call.inputs if x.ndim == 3 and x.shape[-1] == width]
+        if around and any(spread(stream, 1) > EQUAL for stream in streams):
+            return "position enters the residual stream before any attention"
     return None
 
 
