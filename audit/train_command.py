@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="where to train: cpu, cuda, cuda:1 ... (cpu)",
     )
     add("--compile", action="store_true", help="compile the model first (needs a C++ compiler)")
-    add("--prompt", metavar="TEXT", help="what the sample begins with (the text's first character)")
+    add("--prompt", metavar="TEXT", help="what the sample begins with (the text's first letter)")
     add("--sample", type=int, default=200, metavar="N", help="characters to write at the end (200)")
     add("--curve", type=Path, metavar="FILE", help="draw the losses, as .png or .svg")
     add("--log", type=Path, metavar="FILE", help="write the loss of every step as lines of JSON")

@@ -28,7 +28,9 @@ def train(text: str, arguments: argparse.Namespace) -> int:
         training = _begin(text, arguments)
     except ValueError as error:
         raise UsageError(str(error)) from error
-    prompt = text[0] if arguments.prompt is None else arguments.prompt
+    prompt = arguments.prompt
+    if prompt is None:
+        prompt = (text.lstrip() or text)[0]
     _require_prompt(prompt, training)
     try:
         if arguments.checkpoint is not None and holds_checkpoint(arguments.checkpoint):

@@ -1,0 +1,250 @@
+"""Faults of the training loop, of checkpoints, and of models that train happily all the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from theodolite.properties.mutants.registry import Patch, mutant
+from theodolite.reference import (
+    attention,
+    averaging,
+    bigram,
+    checkpoint,
+    data,
+    feed_forward,
+    model,
+    norm,
+    training,
+)
+
+
+@mutant("updates-never-applied", component="training", breaks=("TRAIN-1", "TRAIN-2"))
+def _(patch: Patch) -> None:
+    """The gradient is computed and the optimizer's step is never called."""
+
+    def update(self: training.Trainer) -> float:
+        loss = self.loss(*self.draw(self.generator))
+        self.optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.losses.append(float(loss.detach()))
+        return self.losses[-1]
+
+    patch.method(training.Trainer, "update", update)
+
+
+@mutant("gradients-accumulate", component="training", breaks=("TRAIN-2",))
+def _(patch: Patch) -> None:
+    """Gradients are never cleared: each update follows the sum of all batches so far."""
+
+    def update(self: training.Trainer) -> float:
+        loss = self.loss(*self.draw(self.generator))
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+        self.losses.append(float(loss.detach()))
+        return self.losses[-1]
+
+    patch.method(training.Trainer, "update", update)
+
+
+def _with_rate(patch: Patch, **changes: float) -> None:
+    original = training.Trainer.__init__
+
+    def make(self: training.Trainer, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        for name, value in changes.items():
+            self.optimizer.param_groups[0][name] = value
+
+    patch.method(training.Trainer, "__init__", make)
+
+
+@mutant("rate-of-three-ten-thousandths", component="training", breaks=("TRAIN-2",))
+def _(patch: Patch) -> None:
+    """The learning rate is 3e-4, which is common elsewhere, where the article has 3e-3."""
+    _with_rate(patch, lr=3e-4)
+
+
+@mutant("weights-do-not-decay", component="training", breaks=("TRAIN-2",))
+def _(patch: Patch) -> None:
+    """Weight decay is 0: Adam in place of AdamW."""
+    _with_rate(patch, weight_decay=0.0)
+
+
+@mutant("attention-detached", component="gradient", breaks=("TRAIN-1",))
+def _(patch: Patch) -> None:
+    """No gradient passes through attention; it stays as it was drawn, and training goes on."""
+    original = attention.MultiHeadAttention.attend
+
+    def attend(self: attention.MultiHeadAttention, *args: Tensor, **kwargs: Any) -> Tensor:
+        return original(self, *args, **kwargs).detach()
+
+    patch.method(attention.MultiHeadAttention, "attend", attend)
+
+
+@mutant("layers-unregistered", component="parameters", breaks=("TRAIN-1",))
+def _(patch: Patch) -> None:
+    """Blocks are kept in a plain list, so no optimizer and no checkpoint ever sees them."""
+    original = model.GPT.__init__
+
+    def make(self: model.GPT, *args: Any) -> None:
+        original(self, *args)
+        blocks = list(self.blocks)
+        del self.blocks
+        self.blocks = blocks  # type: ignore[assignment]
+
+    patch.method(model.GPT, "__init__", make)
+
+
+@mutant(
+    "training-targets-unshifted",
+    component="training",
+    breaks=("TRAIN-1",),
+    source="huggingface/transformers#27517",
+)
+def _(patch: Patch) -> None:
+    """The target is the token that is shown: the loss goes to 0 and nothing is learned."""
+    original = data.draw_batch
+
+    def draw_batch(
+        text: Tensor, batch: int, context: int, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        inputs, _ = original(text, batch, context, generator)
+        return inputs, inputs
+
+    patch.replace(original, draw_batch)
+
+
+@mutant("training-sees-the-future", component="mask", breaks=("TRAIN-1", "ATT-6"))
+def _(patch: Patch) -> None:
+    """Attention is not masked: the loss goes below what any predictor can reach."""
+    original = attention.MultiHeadAttention.attend
+
+    def attend(
+        self: attention.MultiHeadAttention,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        *,
+        mask: Tensor | None,
+        causal: bool,  # noqa: ARG001
+    ) -> Tensor:
+        return original(self, query, key, value, mask=mask, causal=False)
+
+    patch.method(attention.MultiHeadAttention, "attend", attend)
+
+
+@mutant("softmax-without-its-maximum", component="softmax", breaks=("ATT-6",))
+def _(patch: Patch) -> None:
+    """Scores are exponentiated as they are, which overflows from 89 on in float32."""
+
+    def weights(scores: Tensor, visible: Tensor | None = None) -> Tensor:
+        raised = scores.exp()
+        if visible is not None:
+            raised = raised.masked_fill(~visible, 0.0)
+        return raised / raised.sum(-1, keepdim=True)
+
+    patch.replace(attention.attention_weights, weights)
+
+
+@mutant("bigram-averages-the-past", component="attention", breaks=("AVG-4",))
+def _(patch: Patch) -> None:
+    """The table's rows of all earlier tokens are averaged in."""
+
+    def forward(self: bigram.Bigram, ids: Tensor) -> Tensor:
+        return averaging.running_mean_by_product(self.table(ids))
+
+    patch.method(bigram.Bigram, "forward", forward)
+
+
+@mutant("attention-sees-itself-alone", component="attention", breaks=("AVG-4",))
+def _(patch: Patch) -> None:
+    """Each position attends to nothing but itself: a bigram model in a GPT's clothes."""
+
+    def attend(
+        self: attention.MultiHeadAttention,  # noqa: ARG001
+        query: Tensor,  # noqa: ARG001
+        key: Tensor,  # noqa: ARG001
+        value: Tensor,
+        *,
+        mask: Tensor | None,  # noqa: ARG001
+        causal: bool,  # noqa: ARG001
+    ) -> Tensor:
+        return value.transpose(1, 2).flatten(2)
+
+    patch.method(attention.MultiHeadAttention, "attend", attend)
+
+
+def _restoring(patch: Patch, kept: str) -> None:
+    original = checkpoint._restore
+
+    def restore(trainer: training.Trainer, tensors: dict[str, Tensor]) -> None:
+        generator = trainer.generator.get_state()
+        original(trainer, tensors)
+        if kept == "generator":
+            trainer.generator.set_state(generator)
+        else:
+            trainer.optimizer.state.clear()
+
+    patch.replace(original, restore)
+
+
+@mutant("resume-forgets-the-moments", component="training", breaks=("TRAIN-3",))
+def _(patch: Patch) -> None:
+    """Weights are restored and the optimizer begins anew."""
+    _restoring(patch, "moments")
+
+
+@mutant("resume-draws-the-first-windows-again", component="training", breaks=("TRAIN-3",))
+def _(patch: Patch) -> None:
+    """The generator is not restored, so the resumed run sees the beginning's windows once more."""
+    _restoring(patch, "generator")
+
+
+@mutant("gate-without-its-activated-branch", component="feed_forward", breaks=("FFN-6",))
+def _(patch: Patch) -> None:
+    """The activated branch is left out: the feed-forward network is linear."""
+
+    def forward(self: feed_forward.SwiGLU, x: Tensor) -> Tensor:
+        out: Tensor = self.down(self.up(x))
+        return out
+
+    patch.method(feed_forward.SwiGLU, "forward", forward)
+
+
+@mutant("feed-forward-detached", component="feed_forward", breaks=("FFN-6",))
+def _(patch: Patch) -> None:
+    """Nothing but the last matrix of the gated network ever learns."""
+
+    def forward(self: feed_forward.SwiGLU, x: Tensor) -> Tensor:
+        out: Tensor = self.down((F.silu(self.gate(x)) * self.up(x)).detach())
+        return out
+
+    patch.method(feed_forward.SwiGLU, "forward", forward)
+
+
+@mutant("root-mean-square-detached", component="norm", breaks=("NORM-7",))
+def _(patch: Patch) -> None:
+    """RMSNorm's denominator is taken for a constant: its output is right, its gradient is not."""
+
+    def forward(self: norm.RMSNorm, x: Tensor) -> Tensor:
+        square = x.square().mean(dim=-1, keepdim=True).detach()
+        return x * torch.rsqrt(square + self.eps) * self.weight
+
+    patch.method(norm.RMSNorm, "forward", forward)
+
+
+@mutant("post-norm-in-front", component="residual", breaks=("RES-6",))
+def _(patch: Patch) -> None:
+    """What is called post-norm normalises the branches only, as pre-norm does."""
+    from theodolite.reference import block
+
+    original = block.Block.__init__
+
+    def make(self: block.Block, *args: Any) -> None:
+        original(self, *args)
+        self.pre_norm = True
+
+    patch.method(block.Block, "__init__", make)
