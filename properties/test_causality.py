@@ -124,8 +124,9 @@ def test_no_gradient_flows_from_a_logit_to_a_later_token(view: View) -> None:
 def test_every_earlier_token_changes_later_logits(view: View) -> None:
     """The control: change one token, and logits after it move, from the first to the last.
 
-    A band that is the same at every position is a sliding window, blocks along the diagonal are
-    chunks: designs, not faults.
+    A band that is the same at every position is a sliding window (dilated, if with gaps), blocks
+    along the diagonal are chunks, and the first tokens may be kept in sight of all: designs, not
+    faults.
     """
     if view.length == 1:
         not_applicable("the model takes single tokens only")
@@ -184,13 +185,21 @@ def _remedy(view: View, guilty: Guilty | None) -> str:
 
 
 def _is_window(moved: Tensor) -> bool:
-    """Whether influence depends on the distance alone: a band along the diagonal."""
-    length = len(moved)
-    bands = [moved.diagonal(k) for k in range(1, length)]
-    reach = [bool(band.all()) for band in bands]
-    return all(bool(b.all()) or not bool(b.any()) for b in bands) and reach == sorted(
-        reach, reverse=True
-    )
+    """Whether influence depends on the distance alone, past any first tokens that reach all.
+
+    Distances that are all multiples of the least are a dilated window. One at which a token would
+    reach, although it does not reach a shorter one, is none.
+    """
+    past = torch.ones_like(moved).triu(1)
+    everywhere = (moved | ~past).all(1)
+    first = int(everywhere.cumprod(0)[:-2].sum())
+    rest = moved[first:, first:]
+    bands = [rest.diagonal(k) for k in range(1, len(rest))]
+    reached = [k for k, band in enumerate(bands, start=1) if bool(band.any())]
+    if not reached or not all(bool(bands[k - 1].all()) for k in reached):
+        return False
+    step = reached[0]
+    return reached == list(range(step, reached[-1] + 1, step))
 
 
 def _is_chunked(moved: Tensor) -> bool:

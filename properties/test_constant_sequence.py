@@ -79,6 +79,8 @@ def test_swapping_two_earlier_tokens_changes_the_last_logits(view: View) -> None
 
 
 def _design(entry: PositionEntry) -> str | None:
+    if entry.extra_keys:
+        return "attention has keys that are no tokens: their share falls as tokens come"
     if entry.in_values:
         return None
     if not entry.sees_softmax:
