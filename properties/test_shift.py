@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from theodolite.fixtures.constant_sequence import PositionEntry, position_enters
+from theodolite.fixtures.insides import EQUAL
 from theodolite.fixtures.judging import judge, judge_differs, not_applicable
+from theodolite.fixtures.recording import record
 from theodolite.fixtures.views import View
 from theodolite.properties import claim
 
@@ -89,15 +91,20 @@ def _at(view: View, ids: Tensor, keyword: str, shift: int) -> Tensor:
 
 
 def _in_stream(view: View, ids: Tensor, keyword: str) -> bool:
-    """Whether positions are added to the stream: one token repeated tells, look and logits."""
-    same = ids[:, :1].expand(-1, view.length)
-    places = torch.arange(view.length, device=view.subject.device).expand(same.shape)
+    """Whether positions are in what the first attention projects: other positions, other stream.
 
-    def call() -> Tensor:
-        return view.subject.run(view.model, same, {**view.extra(same), keyword: places})
-
-    with view.running() as model:
-        entry: PositionEntry = position_enters(model, call)
-    if not entry.sees_softmax or entry.in_stream is None:
-        not_applicable(f"whether positions are absolute is not visible: {entry.reason}")
-    return entry.in_stream
+    A stream that varies along the sequence does not tell: recurrent layers before an attention do
+    that as well.
+    """
+    streams: list[Tensor] = []
+    for step in (1, 2):
+        places = step * torch.arange(view.length, device=view.subject.device)
+        extra = {**view.extra(ids), keyword: (places % view.length).expand(ids.shape)}
+        with view.running() as model:
+            recording = record(model, partial(view.subject.run, model, ids, extra))
+        first = recording.calls[0].stream if recording.calls else None
+        if first is None:
+            not_applicable(f"whether positions are absolute is not visible: {recording.reason}")
+        streams.append(first.double())
+    change = float((streams[1] - streams[0]).abs().max())
+    return change > EQUAL * float(streams[0].abs().max())
