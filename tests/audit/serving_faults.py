@@ -44,6 +44,9 @@ SUM = """if pad_mask is not None:
             hidden = 1 - pad_mask.to(x.dtype)
             bias = bias + (hidden[:, None, None] + hidden[:, None, :, None]) * {}"""
 SDPA = "y = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)"
+FILTER = 'logits = logits.masked_fill(logits < kth, float("-inf"))'
+LAYERS = "nn.ModuleList([Block(config) for _ in range(config.n_layer)])"
+SEEDED = "seeded = torch.Generator().manual_seed(0)"
 LOSS = "F.cross_entropy(logits[:, :-1].flatten(0, 1), targets[:, 1:].flatten())"
 
 CACHE = [
@@ -243,4 +246,138 @@ TYING = [
     ),
 ]
 
-FAULTS = [*CACHE, *PADDING, *LOSSES, *TYING]
+GENERATION = [
+    Fault(
+        "M02",
+        ("generation",),
+        (
+            (
+                "mask = mask[:, -self.config.block_size :]",
+                "mask = 1 - mask[:, -self.config.block_size :]",
+            ),
+        ),
+    ),
+    Fault("D01", ("generation",), (("mask = attention_mask\n", "mask = None\n"),)),
+    Fault("D04", ("generation",), (), declare={"padding_side": "right"}),
+    Fault("D05", ("generation",), ((FILTER, FILTER.replace('float("-inf")', "1e-10")),)),
+    Fault("top-k-off-by-one", ("generation",), ((".topk(top_k)", ".topk(top_k + 1)"),)),
+    Fault(
+        "top-p-drops-the-crossing",
+        ("generation",),
+        (("before >= top_p", "before + share > top_p"),),
+    ),
+    Fault(
+        "temperature-times",
+        ("generation",),
+        (("logits = logits / temperature", "logits = logits * temperature"),),
+    ),
+    Fault(
+        "softmax-twice",
+        ("generation",),
+        (("return logits.softmax(-1)", "return logits.softmax(-1).softmax(-1)"),),
+    ),
+    Fault(
+        "one-too-few", ("generation",), (("range(max_new_tokens)", "range(max_new_tokens - 1)"),)
+    ),
+    Fault(
+        "prompt-cut", ("generation",), (("        return idx\n", "        return idx[:, 1:]\n"),)
+    ),
+    Fault(
+        "last-but-one",
+        ("generation",),
+        (
+            (
+                "attention_mask=mask)[0][:, -1]",
+                "attention_mask=mask)[0][:, -2 if idx.size(1) > 5 else -1]",
+            ),
+        ),
+    ),
+    Fault(
+        "end-ignored",
+        ("generation",),
+        (
+            ("done = done | (new == eos_token)", "pass"),
+            ("new = new.masked_fill(done, eos_token)", "pass"),
+        ),
+    ),
+    Fault(
+        "numpy-draws",
+        ("generation",),
+        (
+            (
+                "new = torch.multinomial(self.probabilities(logits, temperature, top_k, top_p), 1)",
+                (
+                    "import numpy\n"
+                    "                p = self.probabilities(logits, temperature, top_k, top_p)\n"
+                    "                p = p.cumsum(-1)\n"
+                    "                u = torch.tensor(numpy.random.rand(len(p), 1))\n"
+                    "                new = (p < u).sum(-1, keepdim=True).clamp(max=p.size(-1) - 1)"
+                ),
+            ),
+        ),
+    ),
+]
+
+INITIALISATION = [
+    Fault(
+        "copied-layers",
+        ("init",),
+        (
+            (LAYERS, "nn.ModuleList([copy.deepcopy(b) for b in [Block(config)] * config.n_layer])"),
+            ("self.apply(self._init)", "pass"),
+            ("import math\n", "import copy\nimport math\n"),
+        ),
+    ),
+    Fault(
+        "unfilled",
+        ("init",),
+        (
+            (
+                "self.apply(self._init)",
+                "self.apply(self._init)\n        self.ln_f.weight = nn.Parameter(torch.empty(48))",
+            ),
+        ),
+    ),
+    Fault(
+        "one-generator-for-all",
+        ("init",),
+        (
+            ("std=0.02)", "std=0.02, generator=self.seeded)"),
+            ("class Model(nn.Module):", f"class Model(nn.Module):\n    {SEEDED}"),
+        ),
+    ),
+    Fault(
+        "dropout-lost",
+        ("dropout",),
+        (
+            (
+                "    def _init(self, module):",
+                (
+                    "    def eval(self):\n"
+                    "        for module in self.modules():\n"
+                    "            if isinstance(module, nn.Dropout):\n"
+                    "                module.p = 0.0\n"
+                    "        return super().eval()\n\n"
+                    "    def _init(self, module):"
+                ),
+            ),
+        ),
+    ),
+    Fault(
+        "mode-kept",
+        ("dropout",),
+        (
+            (
+                "    def forward(self, x, positions, pad_mask, past):\n        y, present",
+                (
+                    "    def train(self, mode=True):\n"
+                    "        self.training = mode\n"
+                    "        return self\n\n"
+                    "    def forward(self, x, positions, pad_mask, past):\n        y, present"
+                ),
+            ),
+        ),
+    ),
+]
+
+FAULTS = [*CACHE, *PADDING, *LOSSES, *TYING, *GENERATION, *INITIALISATION]

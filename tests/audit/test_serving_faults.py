@@ -8,7 +8,7 @@ from serving_faults import FAULTS
 import theodolite
 
 SERVING = Path(__file__).parent / "models" / "serving.py"
-CHECKS = ("cache", "padding", "positions", "loss", "tying")
+CHECKS = ("cache", "padding", "positions", "loss", "generation", "init", "tying")
 VARIANTS = [
     {},
     {"config.scheme": "learned"},

@@ -1,0 +1,165 @@
+"""AUD-9 on a subject: how it is made, twice, and how it changes between evaluation and training."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from theodolite.fixtures.copies import copy_of
+from theodolite.fixtures.judging import not_applicable, require
+from theodolite.fixtures.subject import Subject
+from theodolite.properties import claim
+
+_LAYER = re.compile(r"^(?P<stack>.*?)\.?\b(?P<number>\d+)\.(?P<rest>.+)$")
+"""A parameter's name: the stack of layers, the layer's number, the name inside the layer."""
+
+
+@claim("AUD-9", check="init.layers_differ", component="init")
+def test_layers_do_not_begin_as_copies_of_each_other(subject: Subject) -> None:
+    """The same matrix in two layers was drawn twice; one that is shared is a design."""
+    if not subject.fresh:
+        not_applicable("whether these weights are freshly initialised is not known")
+    compared = 0
+    for stack, layers in _stacks(subject.model).items():
+        for (number, first), (other, second) in zip(
+            sorted(layers.items()), sorted(layers.items())[1:], strict=False
+        ):
+            pairs = [(first[name], second[name]) for name in first.keys() & second.keys()]
+            compared += bool(pairs)
+            require(
+                not pairs or not all(torch.equal(a, b) for a, b in pairs),
+                "layers do not begin as copies of each other",
+                where={"one": f"{stack}.{number}", "other": f"{stack}.{other}"},
+                remedy="is one layer copied (copy.deepcopy, [layer] * n) and never drawn anew? "
+                "Build each by itself.",
+                cause="layers-copied",
+            )
+    if not compared:
+        not_applicable("no two layers have a matrix in common that is drawn at random")
+
+
+@claim("AUD-9", check="init.reproducible", component="init")
+def test_two_constructions_under_one_seed_are_equal(subject: Subject) -> None:
+    """Parameters and buffers alike, with memory that nobody fills made visible as NaN."""
+    rebuild = subject.loaded.rebuild
+    if rebuild is None:
+        not_applicable("a live instance cannot be built again")
+    with _unfilled_memory_is_nan():
+        one, other = rebuild(), rebuild()
+    second = dict(_tensors(other))
+    for name, tensor in _tensors(one):
+        twin = second.get(name)
+        require(
+            twin is not None and twin.shape == tensor.shape,
+            "two constructions have the same parameters and buffers",
+            where={"tensor": name},
+            remedy="does the constructor depend on something other than its arguments?",
+            cause="not-reproducible",
+        )
+        assert twin is not None
+        if tensor.is_meta:
+            continue
+        unfilled = tensor.is_floating_point() and bool(torch.isnan(tensor).any())
+        require(
+            not unfilled,
+            "every parameter and buffer is filled when the model is made",
+            where={"tensor": name},
+            remedy="is it made by torch.empty, and left as the memory was?",
+            cause="uninitialised",
+        )
+        require(
+            torch.equal(torch.nan_to_num(twin), torch.nan_to_num(tensor)),
+            "two constructions under one seed are equal",
+            where={"tensor": name},
+            remedy="is something drawn from another generator than torch's (numpy, random), or "
+            "kept between constructions?",
+            cause="not-reproducible",
+        )
+
+
+@claim("AUD-9", check="init.train_and_eval", component="dropout")
+def test_training_mode_comes_back_after_evaluation(subject: Subject) -> None:
+    """eval() reaches every module and train() too; dropout that acted before acts again."""
+    rebuild = subject.loaded.rebuild  # as it is before anything called eval()
+    model = rebuild() if rebuild is not None else copy_of(subject.loaded.model)
+    model = model.to(subject.device)
+    for mode, switch in (("eval", False), ("train", True)):
+        model.train(switch)
+        wrong = [name for name, module in model.named_modules() if module.training is not switch]
+        require(
+            not wrong,
+            f"{mode}() reaches every module",
+            where={"module": ", ".join(wrong[:3])},
+            remedy="does a module override train(), or set self.training itself?",
+            cause="mode-not-passed-on",
+        )
+    if subject.views.as_given.obstacle:
+        not_applicable(subject.views.as_given.obstacle)
+    ids = subject.random_ids(2)
+    before = _noisy(subject, model, ids)
+    model.eval()
+    still = _noisy(subject, model, ids)
+    model.train()
+    require(
+        not still,
+        "evaluation after training draws nothing",
+        remedy="is dropout applied whatever the mode?",
+        cause="dropout-in-eval",
+    )
+    require(
+        _noisy(subject, model, ids) == before,
+        "dropout acts in training after evaluation as before it",
+        remedy="does eval() set a rate to 0, or replace a module, for good?",
+        cause="dropout-lost",
+    )
+
+
+def _stacks(model: nn.Module) -> dict[str, dict[int, dict[str, Tensor]]]:
+    """Stack → layer → name → matrix, of the matrices that are not constant."""
+    cloned = _clones_by_design(model)
+    stacks: dict[str, dict[int, dict[str, Tensor]]] = {}
+    for name, parameter in model.named_parameters():
+        found = _LAYER.match(name)
+        if found is None or parameter.ndim < 2 or parameter.is_meta:
+            continue
+        if bool(parameter.min() < parameter.max()) and not name.startswith(tuple(cloned)):
+            layers = stacks.setdefault(found["stack"], {})
+            layers.setdefault(int(found["number"]), {})[found["rest"]] = parameter
+    return stacks
+
+
+def _noisy(subject: Subject, model: nn.Module, ids: Tensor) -> bool:
+    return not torch.equal(subject.run(model, ids, seed=0), subject.run(model, ids, seed=1))
+
+
+def _tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    yield from model.named_parameters()
+    yield from model.named_buffers()
+
+
+def _clones_by_design(model: nn.Module) -> list[str]:
+    """Paths of torch's own stacks, which copy the layer that they are given, as documented."""
+    return [
+        f"{path}."
+        for path, module in model.named_modules()
+        if isinstance(module, (nn.TransformerEncoder, nn.TransformerDecoder))
+    ]
+
+
+@contextmanager
+def _unfilled_memory_is_nan() -> Iterator[None]:
+    """torch.empty gives NaN, as its deterministic mode does."""
+    before = torch.are_deterministic_algorithms_enabled()
+    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    filled = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = True  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        torch.utils.deterministic.fill_uninitialized_memory = filled  # type: ignore[attr-defined]
+        torch.use_deterministic_algorithms(before, warn_only=warn_only)
