@@ -42,7 +42,7 @@ def test_a_claim_is_a_sentence_with_a_state(claim):
 
 
 @pytest.mark.parametrize("claim", LEDGER, ids=lambda claim: claim.id)
-def test_a_claim_has_a_property_and_a_mutant_or_says_why_not(claim):
+def test_a_claim_is_checked_and_has_a_mutant_or_says_why_not(claim):
     if claim.state == "not_demonstrated":
         assert len(claim.reason) > 40
         return
@@ -50,7 +50,7 @@ def test_a_claim_has_a_property_and_a_mutant_or_says_why_not(claim):
     assert TABLE[claim.id]["mutants"], f"no mutant breaks {claim.id}"
 
 
-def test_no_property_and_no_mutant_names_an_unknown_claim():
+def test_no_check_and_no_mutant_names_an_unknown_claim():
     known = {claim.id for claim in LEDGER}
     for each in [*find_properties(), *find_mutants()]:
         assert set(each.claims) <= known, each.name
@@ -67,7 +67,7 @@ def test_what_is_read_from_source_is_what_is_registered():
     }
 
 
-def test_every_collected_property_is_read_from_source():
+def test_every_collected_check_is_read_from_source():
     folder = Path(properties.__file__).parent
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
     command += ["-c", "/dev/null", "--rootdir", str(folder), str(folder)]

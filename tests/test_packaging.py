@@ -85,3 +85,10 @@ def test_a_subject_that_cannot_be_loaded_is_a_sentence_in_pytest_too(folder):
     assert done.returncode == 1
     assert "nowhere.py" in done.stdout
     assert "Traceback" not in done.stdout
+
+
+def test_selecting_rope_selects_what_concerns_rope(folder):
+    done = pytest_on(folder, "--pyargs", "theodolite.properties", "-k", "rope", "--collect-only")
+    names = [line for line in done.stdout.splitlines() if "::" in line]
+    assert names
+    assert all("rope" in name.replace("properties", "") for name in names)

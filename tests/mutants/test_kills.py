@@ -77,7 +77,7 @@ def run_properties_of(mutant):
 @pytest.mark.parametrize(
     "mutant", [pytest.param(each, id=each.name) for each in MUTANTS if not each.equivalent]
 )
-def test_a_property_of_each_claim_it_breaks_catches(mutant):
+def test_each_claim_that_it_breaks_catches_it(mutant):
     verdicts = run_properties_of(mutant)
     for claim in mutant.claims:
         accused = {component for claims, component in verdicts.failures if claim in claims}

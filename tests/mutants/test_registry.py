@@ -36,7 +36,7 @@ def test_what_nothing_holds_cannot_be_mutated():
         Patch().value(attention, "nothing", None)
 
 
-def test_a_mutant_is_undone_when_a_property_fails_under_it():
+def test_a_mutant_is_undone_when_a_check_fails_under_it():
     scores = attention.attention_scores
     chosen = next(each for each in MUTANTS if each.name == "no-scale")
     with pytest.raises(AssertionError), chosen.applied():
