@@ -163,9 +163,10 @@ def test_the_feed_forward_network_is_as_declared(subject: Subject) -> None:
             component="moe",
             remedy="No layer has experts.",
         )
-        for part in judged:
-            if name in part.unread:
-                continue
+        read = [part for part in judged if name not in part.unread]
+        if name == "active" and read:  # a router that hashes ids may send one twice to an expert
+            read = [max(read, key=lambda part: part.active or 0)]
+        for part in read:
             require(
                 getattr(part, name) == known[key],
                 f"{key.replace('_', ' ')} is {known[key]}, as {_source(subject, key)}",
