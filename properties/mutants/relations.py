@@ -326,3 +326,25 @@ def _(patch: Patch) -> None:
         self.head.weight = nn.Parameter(self.embedding.weight.data)
 
     _after_building(patch, change)
+
+
+@mutant("fused-without-scale", component="backend", breaks=("AUD-7",), source="mlc-ai/mlc-llm#3426")
+def _(patch: Patch) -> None:
+    """The fused path passes a scale of 1."""
+    original = attention.fused_attention
+
+    def fused(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
+        return original(query, key, value, **{**options, "scale": 1.0})
+
+    patch.replace(original, fused)
+
+
+@mutant("scores-swallowed-by-a-bias", component="dtype", breaks=("AUD-8",))
+def _(patch: Patch) -> None:
+    """A million is added to every score and taken away again: float32 keeps steps of 1/16."""
+    original = attention.attention_scores
+
+    def scores(query: Tensor, key: Tensor, **options: Any) -> Tensor:
+        return original(query, key, **options) + 1e6 - 1e6
+
+    patch.replace(original, scores)
