@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         action="append",
         default=[],
-        help="what is known of the model (scale, window, longest, layout ...); an unknown key lists all",
+        help="what is known of the model (scale, window, longest ...); an unknown key lists all",
     )
     parser.add_argument(
         "--as-configured", action="store_true", help="build at the size of the class's own defaults"

@@ -23,7 +23,7 @@ def test_the_python_example_prints_what_it_says():
     (example,) = blocks("python")
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        exec(compile(example, "README.md", "exec"), {})  # noqa: S102 - the README's own example
+        exec(compile(example, "README.md", "exec"), {})
     said = [line.partition("# ")[2] for line in example.splitlines() if "print(" in line]
     for line, comment in zip(printed.getvalue().splitlines(), said, strict=True):
         assert comment.startswith(line)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from theodolite.properties.mutants.registry import Patch, mutant
-from theodolite.reference import attention, feed_forward, model, norm
+from theodolite.reference import attention, feed_forward, model, norm, rotary
 from theodolite.reference.attention import MultiHeadAttention
 
 MaskMaker = Callable[[int, int, Any], Tensor]
@@ -228,12 +228,12 @@ def _(patch: Patch) -> None:
     original = MultiHeadAttention.forward
 
     def forward(self: MultiHeadAttention, x: Tensor, **options: Any) -> Tensor:
-        rotation = options.get("rotation")
+        rotation: Any = options.get("rotation")
         project = type(self).project
 
         def turned(module: MultiHeadAttention, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             query, key, value = project(module, y)
-            return query, key, attention.apply_rotation(value, rotation)
+            return query, key, rotary.apply_rotation(value, rotation)
 
         if rotation is not None:
             self.project = turned.__get__(self)  # type: ignore[method-assign]
@@ -275,4 +275,4 @@ def _add_position(_module: torch.nn.Module, inputs: tuple[Tensor]) -> tuple[Tens
 def _(patch: Patch) -> None:
     """No rotation, and every query sees every key: a bag of words."""
     _with_mask(patch, lambda q, k, device: torch.ones(q, k, device=device).bool())
-    patch.replace(attention.apply_rotation, lambda x, _rotation: x)
+    patch.replace(rotary.apply_rotation, lambda x, _rotation: x)
