@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from theodolite.properties.mutants.registry import Patch, mutant
-from theodolite.reference import attention, block, feed_forward, norm
+from theodolite.reference import attention, block, feed_forward, norm, rotary
 from theodolite.reference.attention import MultiHeadAttention
 from theodolite.reference.model import GPT
 
@@ -179,7 +179,7 @@ def _(patch: Patch) -> None:
 )
 def _(patch: Patch) -> None:
     """The rotation runs under no_grad: queries and keys never learn."""
-    original = attention.apply_rotation
+    original = rotary.apply_rotation
 
     def rotate(x: Tensor, rotation: Any) -> Tensor:
         with torch.no_grad():
