@@ -34,7 +34,7 @@ def test_one_token_repeated_gives_one_distribution(view: View) -> None:
     if not gap <= view.relation_bound:
         with view.running() as model:
             entry = position_enters(model, lambda: view.subject.run(model, ids, view.extra(ids)))
-        design = _design(entry) or _mixes_before_attention(view, ids)
+        design = _design(entry) or _mixes_otherwise(view, ids)
         if design is not None:
             not_applicable(design)
         accused, cause, finding = _fault(view, ids, entry)
@@ -92,11 +92,12 @@ def _design(entry: PositionEntry) -> str | None:
     return None
 
 
-def _mixes_before_attention(view: View, ids: Tensor) -> str | None:
-    """Say so if the stream varies with position already where it enters the first attention.
+def _mixes_otherwise(view: View, ids: Tensor) -> str | None:
+    """Say so if the stream comes to vary with position elsewhere than in a visible attention.
 
     A table that is added does that, and so does a mixture with the token before (which the first
-    position lacks), even where a norm hides it from the projections.
+    position lacks), even where a norm hides it from the projections; or a recurrence, linear
+    attention, a convolution between attentions.
     """
     with view.running() as model:
         calls = record(model, lambda: view.subject.run(model, ids, view.extra(ids))).calls
@@ -104,11 +105,22 @@ def _mixes_before_attention(view: View, ids: Tensor) -> str | None:
         return None
     width, attention = calls[0].stream.shape[-1], calls[0].module
     for call in watch(view, ids):
-        around = call.path and (attention == call.path or attention.startswith(call.path + "."))
-        streams = [x for x in call.inputs if x.ndim == 3 and x.shape[-1] == width]
-        if around and any(spread(stream, 1) > EQUAL for stream in streams):
+        streams, outputs = (
+            [x for x in some if x.ndim == 3 and x.shape[-1] == width]
+            for some in (call.inputs, call.outputs)
+        )
+        moves = any(spread(stream, 1) > EQUAL for stream in streams)
+        if _within(attention, call.path) and moves:
             return "position enters the residual stream before any attention"
+        seen = any(_within(c.module, call.path) or _within(call.path, c.module) for c in calls)
+        if streams and not moves and not seen and any(spread(x, 1) > EQUAL for x in outputs):
+            return f"{call.path} mixes positions, and is no attention that is visible"
     return None
+
+
+def _within(path: str, outer: str) -> bool:
+    """Whether the module at `path` is the one at `outer`, or part of it."""
+    return bool(outer) and (path == outer or path.startswith(outer + "."))
 
 
 def _fault(view: View, ids: Tensor, entry: PositionEntry) -> tuple[str | None, str | None, str]:

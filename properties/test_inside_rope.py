@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-import torch
 from torch import Tensor
 
 from theodolite.fixtures.attention_calls import AttentionCall, scores_of
@@ -14,6 +11,7 @@ from theodolite.fixtures.judging import judge, not_applicable, require
 from theodolite.fixtures.rotary_reading import (
     PHASE,
     Turning,
+    before_norm,
     not_yet_turned,
     settles,
     start_phases,
@@ -38,6 +36,11 @@ def test_the_product_of_rotated_vectors_depends_on_their_distance_alone(view: Vi
         uneven = unevenness(scores_of(query, key), size)
         if float(uneven.max()) > EQUAL:  # lengths that vary with position are a temperature
             uneven = min(uneven, unevenness(scores_of(_even(query), _even(key)), size), key=_max)
+        given = [before_norm(view.insides.constant, call.module, x) for x in (query, key)]
+        if float(uneven.max()) > EQUAL and given[0] is not None and given[1] is not None:
+            query, key = given[0].double(), given[1].double()
+            size = float(query.norm(dim=-1).max() * key.norm(dim=-1).max())
+            uneven = unevenness(scores_of(query, key), size)
         cause, remedy = _why_not_relative(call)
         judge(
             uneven,
