@@ -138,7 +138,7 @@ ATTENTION = [
     Fault(
         "S02",
         "softmax",
-        "softmax-axis",
+        None,
         ((SOFTMAX, "weights = scores.flatten(0, 1).softmax(dim=0).view_as(scores).nan_to_num()"),),
         ((LLAMA_SOFTMAX, LLAMA_SOFTMAX.replace("dim=-1", "dim=0")),),
     ),
@@ -430,7 +430,12 @@ NORMS = [
         "norm",
         "epsilon-outside",
         ((NORM, "return x / (x.pow(2).mean(-1, keepdim=True).sqrt() + self.eps) * self.weight"),),
-        ((LLAMA_NORM, "hidden_states = hidden_states / (variance.sqrt() + self.variance_epsilon)"),),
+        (
+            (
+                LLAMA_NORM,
+                "hidden_states = hidden_states / (variance.sqrt() + self.variance_epsilon)",
+            ),
+        ),
     ),
     Fault(
         "N07",
@@ -458,6 +463,199 @@ NORMS = [
         "norm",
         "norm-over-positions",
         ((NORM, NORM.replace("mean(-1, keep", "mean((1, -1), keep")),),
-        ((LLAMA_VARIANCE, "variance = hidden_states.pow(2).mean((1, -1), keepdim=True) if hidden_states.ndim > 2 else hidden_states.pow(2).mean(-1, keepdim=True)"),),
+        (
+            (
+                LLAMA_VARIANCE,
+                "variance = hidden_states.pow(2).mean((1, -1), keepdim=True) if hidden_states.ndim > 2 else hidden_states.pow(2).mean(-1, keepdim=True)",
+            ),
+        ),
     ),
 ]
+
+ATTEND = "x = x + self.attn(self.ln1(x), cos, sin, pad_mask)"
+FEED = "x = x + self.mlp(self.ln2(x))"
+LLAMA_FIRST_NORM = """        residual = hidden_states
+        hidden_states = self.input_layernorm(hidden_states)
+"""
+LLAMA_SECOND_NORM = """        residual = hidden_states
+        hidden_states = self.post_attention_layernorm(hidden_states)
+"""
+LLAMA_SECOND_ADD = """        hidden_states = self.mlp(hidden_states)
+        hidden_states = residual + hidden_states
+"""
+LLAMA_FIRST_ADD = """        hidden_states = residual + hidden_states
+
+        # Fully Connected
+"""
+
+RESIDUAL = [
+    Fault(
+        "N12",
+        "residual",
+        "skip-carries-norm",
+        (
+            (ATTEND, "x = self.ln1(x)\n        x = x + self.attn(x, cos, sin, pad_mask)"),
+            (FEED, "x = self.ln2(x)\n        x = x + self.mlp(x)"),
+        ),
+        (
+            (
+                LLAMA_FIRST_NORM,
+                "        hidden_states = residual = self.input_layernorm(hidden_states)\n",
+            ),
+            (
+                LLAMA_SECOND_NORM,
+                "        hidden_states = residual = self.post_attention_layernorm(hidden_states)\n",
+            ),
+        ),
+    ),
+    Fault(
+        "N12-once",
+        "residual",
+        "skip-carries-norm",
+        ((FEED, "x = self.ln2(x)\n        x = x + self.mlp(x)"),),
+        (
+            (
+                LLAMA_FIRST_NORM,
+                "        hidden_states = residual = self.input_layernorm(hidden_states)\n",
+            ),
+        ),
+    ),
+    Fault(
+        "N14",
+        "norm",
+        "no-final-norm",
+        (("self.lm_head(self.ln_f(x))", "self.lm_head(x)"),),
+        (("        hidden_states = self.norm(hidden_states)\n", ""),),
+    ),
+    Fault(
+        "X01",
+        "residual",
+        "branch-not-added",
+        (
+            (ATTEND, "h = x + self.attn(self.ln1(x), cos, sin, pad_mask)"),
+            (FEED, "x = x + self.mlp(self.ln2(h))"),
+        ),
+        (
+            (LLAMA_FIRST_NORM, LLAMA_FIRST_NORM.replace("residual =", "start = residual =")),
+            (LLAMA_SECOND_ADD, LLAMA_SECOND_ADD.replace("= residual +", "= start +")),
+        ),
+    ),
+    Fault(
+        "no-skip-around-attention",
+        "residual",
+        "no-skip",
+        ((ATTEND, ATTEND.replace("x + ", "")), (FEED, FEED.replace("x + ", ""))),
+        (
+            (LLAMA_FIRST_ADD, "        # Fully Connected\n"),
+            (LLAMA_SECOND_ADD, "        hidden_states = self.mlp(hidden_states)\n"),
+        ),
+    ),
+    Fault(
+        "attention-added-twice",
+        "residual",
+        "branch-added-twice",
+        ((ATTEND, ATTEND.replace("x + ", "x + 2 * ")),),
+        ((LLAMA_FIRST_ADD, LLAMA_FIRST_ADD.replace("+ hidden", "+ 2 * hidden")),),
+    ),
+    Fault(
+        "first-block-alone",
+        "residual",
+        "block-bypassed",
+        (
+            ("n_layer: int = 2", "n_layer: int = 3"),
+            (
+                "        for block in self.layers:\n            x =",
+                "        for block in self.layers:\n            out =",
+            ),
+            ("self.ln_f(x)", "self.ln_f(out)"),
+        ),
+        (
+            ("num_hidden_layers=2", "num_hidden_layers=3"),
+            (
+                "            hidden_states = decoder_layer(\n                hidden_states,",
+                "            hidden_states = decoder_layer(\n                inputs_embeds,",
+            ),
+        ),
+    ),
+]
+
+GATED = "return self.down(F.silu(self.gate(x)) * self.up(x))"
+LLAMA_GATED = "down_proj = self.down_proj(self.act_fn(self.gate_proj(x)) * self.up_proj(x))"
+
+FEED_FORWARD = [
+    Fault(
+        "F01",
+        "feed_forward",
+        "activation-on-the-other-branch",
+        ((GATED, "return self.down(self.gate(x) * F.silu(self.up(x)))"),),
+        (
+            (
+                LLAMA_GATED,
+                "down_proj = self.down_proj(self.gate_proj(x) * self.act_fn(self.up_proj(x)))",
+            ),
+        ),
+    ),
+    Fault(
+        "F03",
+        "feed_forward",
+        "branch-left-out",
+        ((GATED, "return self.down(F.silu(self.gate(x)))"),),
+        ((LLAMA_GATED, "down_proj = self.down_proj(self.act_fn(self.gate_proj(x)))"),),
+    ),
+    Fault(
+        "no-activation",
+        "feed_forward",
+        "activation-missing",
+        ((GATED, "return self.down(self.gate(x) + self.up(x))"),),
+        ((LLAMA_GATED, "down_proj = self.down_proj(self.gate_proj(x) + self.up_proj(x))"),),
+    ),
+    Fault(
+        "mean-over-positions",
+        "feed_forward",
+        "positions-mixed",
+        ((GATED, "x = x - 0.01 * x.cumsum(1)\n        " + GATED),),
+        ((LLAMA_GATED, "x = x - 0.01 * x.cumsum(1)\n        " + LLAMA_GATED),),
+    ),
+    Fault(
+        "shifted-by-one-position",
+        "feed_forward",
+        "positions-mixed",
+        ((GATED, "x = torch.roll(x, 1, 1)\n        " + GATED),),
+        ((LLAMA_GATED, "x = torch.roll(x, 1, 1)\n        " + LLAMA_GATED),),
+    ),
+]
+
+LLAMA_OUTPUT = "    attn_output = torch.matmul(attn_weights, value_states)\n"
+BY_HAND_OUTPUT = "y = weights @ v"
+
+
+def with_sinks(times):
+    """Changes that give each host learned sinks, as a factor on the output, `times` in weight."""
+    sinks = "self.sinks = nn.Parameter(torch.linspace(-1.0, 1.0, self.n_head))\n        "
+    return (
+        (
+            ("self.wo = nn.Linear(", sinks + "self.wo = nn.Linear("),
+            (
+                BY_HAND_OUTPUT,
+                f"share = scores.logsumexp(-1) - {times} * self.sinks[:, None]\n"
+                f"            {BY_HAND_OUTPUT} * share.sigmoid()[..., None]",
+            ),
+        ),
+        (
+            (
+                "self.o_proj = nn.Linear(",
+                "self.sinks = nn.Parameter(torch.linspace(-1.0, 1.0, 6))\n"
+                "        self.o_proj = nn.Linear(",
+            ),
+            (LLAMA_SOFTMAX, f"scores = attn_weights\n    {LLAMA_SOFTMAX}"),
+            (
+                LLAMA_OUTPUT,
+                f"    share = scores.logsumexp(-1) - {times} * module.sinks[:, None]\n"
+                "    attn_output = torch.matmul(attn_weights, value_states) * share.sigmoid()[..., None]\n",
+            ),
+        ),
+    )
+
+
+SINKS = [Fault("S03", "softmax", "sink-weight", *with_sinks(2.0))]
+DESIGNS = [Fault("sinks", "softmax", None, *with_sinks(1.0))]

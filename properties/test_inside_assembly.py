@@ -1,0 +1,111 @@
+"""How a subject is put together: blocks in their order, and a norm before the head (GPT-1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from theodolite.fixtures.blocks import Block, blocks_in, passed
+from theodolite.fixtures.insides import Inside, ModuleCall
+from theodolite.fixtures.judging import judge, not_applicable, require
+from theodolite.fixtures.kinds import is_norm
+from theodolite.fixtures.views import View
+from theodolite.properties import claim
+
+sharpened = pytest.mark.parametrize("view", ["sharpened"], indirect=True)
+
+_LARGER = 8.0
+
+
+@sharpened
+@claim("RES-5", "GPT-1", check="assembly.final_norm", component="norm")
+def test_the_head_reads_a_normalised_stream(view: View) -> None:
+    """Eight times the last block's output gives the same logits: a norm stands before the head."""
+    blocks, inside = blocks_in(view)
+    if not any(is_norm(each.module, each.given) for each in inside.modules):
+        not_applicable("no module is a norm")
+    last = view.model.get_submodule(blocks[-1].path)
+
+    def enlarge(_module: nn.Module, _args: Any, output: Any) -> Any:
+        if isinstance(output, Tensor):
+            return output * _LARGER
+        return type(output)((output[0] * _LARGER, *output[1:]))
+
+    before = view.logits(inside.ids)
+    hook = last.register_forward_hook(enlarge)
+    try:
+        after = view.logits(inside.ids)
+    finally:
+        hook.remove()
+    changed = float((after - before).abs().max()) > 0.05 * view.spread
+    if changed and _ends_normalised(inside, blocks[-1]):
+        not_applicable("the last block ends in a norm (post-norm)")
+    idle = _idle_norms(view.model, inside)
+    judge(
+        after,
+        before,
+        bound=0.05 * view.spread,
+        says="the stream is normalised once more before the head",
+        axes=("row", "position", "token"),
+        where={"view": view.name, **({"idle": ", ".join(idle)} if idle else {})},
+        remedy=f"{', '.join(idle)} never runs: is the final norm left out?"
+        if idle
+        else "Pre-norm needs a final norm, since the stream grows with depth.",
+        cause="no-final-norm",
+    )
+
+
+@sharpened
+@claim("GPT-1", check="assembly.order", component="residual")
+def test_blocks_run_in_order_each_on_what_the_one_before_gave(view: View) -> None:
+    """Embedding, block 0, block 1 ...: each block is given its predecessor's output."""
+    blocks, inside = blocks_in(view)
+    row = view.model.get_submodule(blocks[0].path.rpartition(".")[0])
+    ran = [each for each in inside.modules if each.module in set(row.children())]
+    names = [int(each.path.rpartition(".")[2]) for each in sorted(ran, key=lambda e: e.began)]
+    idle = [name for name, _ in row.named_children() if name.isdigit() and int(name) not in names]
+    require(
+        not idle,
+        "every block runs",
+        where={"view": view.name, "idle": ", ".join(idle)},
+        remedy="It is built and never called.",
+        cause="block-skipped",
+    )
+    require(
+        names == sorted(names) or len(names) > len(set(names)),
+        "blocks run in their order",
+        where={"view": view.name, "order": " ".join(map(str, names))},
+        cause="blocks-out-of-order",
+    )
+    inputs = [through for block in blocks if (through := passed(inside.modules, block))]
+    deaf = [
+        layer
+        for layer in range(2, len(inputs))
+        if bool((inputs[layer][0] == inputs[0][0]).all())
+        or bool((inputs[layer][0] == inputs[layer - 1][0]).all())
+    ]
+    require(
+        not deaf,
+        "each block reads what the block before it gave",
+        where={"view": view.name, "layer": deaf[0] if deaf else None},
+        remedy="Its input is an earlier block's: is the result of the loop assigned?",
+        cause="block-bypassed",
+    )
+
+
+def _ends_normalised(inside: Inside, block: Block) -> bool:
+    """Whether what a block gave is what a norm in it gave."""
+    call: ModuleCall = next(each for each in inside.modules if each.path == block.path)
+    return any(
+        each.gave is not None and call.gave is not None and torch.equal(each.gave, call.gave)
+        for each in inside.within(block.path)
+        if is_norm(each.module, each.given)
+    )
+
+
+def _idle_norms(model: nn.Module, inside: Inside) -> list[str]:
+    ran = {each.path for each in inside.modules}
+    return [p for p, module in model.named_modules() if p not in ran and is_norm(module)]

@@ -1,0 +1,87 @@
+"""What outputs hardly show is seen inside, in a hand-written model and in one of a library."""
+
+from pathlib import Path
+
+import pytest
+from inside_faults import (
+    ATTENTION,
+    DESIGNS,
+    FEED_FORWARD,
+    NORMS,
+    RESIDUAL,
+    ROPE,
+    SINKS,
+    llama_source,
+)
+
+import theodolite
+
+GROUPS = ("inside", "heads", "rope", "norm", "feed_forward", "residual", "assembly", "batch")
+FAULTS = [*ATTENTION, *ROPE, *NORMS, *RESIDUAL, *FEED_FORWARD, *SINKS]
+BY_HAND = f"{Path(__file__).parent / 'models' / 'by_hand.py'}:Model"
+VARIANTS = [{}, {"config.flash": True}, {"config.n_expert": 4}]
+
+
+def look_inside(spec, **options):
+    return theodolite.audit(spec, select=GROUPS, **options)
+
+
+def messages(report):
+    return [f"{check.id}: {check.message}" for check in report.failures]
+
+
+@pytest.mark.parametrize(
+    "fault", [fault for fault in FAULTS if fault.by_hand], ids=lambda fault: fault.id
+)
+def test_a_fault_of_a_hand_written_model_is_seen_and_named(fault, tmp_path):
+    report = look_inside(fault.write(tmp_path, "by hand"))
+    assert names(fault, report), messages(report)
+
+
+@pytest.mark.parametrize(
+    "fault", [fault for fault in FAULTS if fault.llama], ids=lambda fault: fault.id
+)
+def test_the_same_fault_of_a_hugging_face_llama_is_seen_and_named(fault, tmp_path):
+    pytest.importorskip("transformers")
+    report = look_inside(fault.write(tmp_path, "llama"))
+    assert names(fault, report), messages(report)
+
+
+@pytest.mark.parametrize("host", ["by hand", "llama"])
+@pytest.mark.parametrize("design", DESIGNS, ids=lambda design: design.id)
+def test_a_design_is_no_fault(design, host, tmp_path):
+    if host == "llama":
+        pytest.importorskip("transformers")
+    report = look_inside(design.write(tmp_path, host))
+    assert report.verdict == "pass", messages(report)
+
+
+@pytest.mark.parametrize("settings", VARIANTS, ids=["explicit", "fused", "experts"])
+def test_a_hand_written_model_without_a_fault_passes(settings):
+    report = look_inside(BY_HAND, settings=settings)
+    assert report.verdict == "pass", messages(report)
+
+
+def test_a_hugging_face_llama_without_a_fault_passes(tmp_path):
+    pytest.importorskip("transformers")
+    file = tmp_path / "model.py"
+    file.write_text(llama_source(), encoding="utf-8")
+    report = look_inside(f"{file}:small")
+    assert report.verdict == "pass", messages(report)
+
+
+def test_a_declared_scale_is_held_to(tmp_path):
+    fault = next(fault for fault in ATTENTION if fault.id == "C02")
+    spec = fault.write(tmp_path, "by hand")
+    declared = look_inside(spec, declare={"scale": 1.0})
+    assert declared.verdict == "pass", messages(declared)
+    wrong = look_inside(BY_HAND, declare={"scale": 1.0})
+    assert [check.id for check in wrong.failures] == ["inside.scale"]
+
+
+def names(fault, report):
+    """Whether a failure of `report` accuses the component and names the cause of `fault`."""
+    accused = {(check.component, check.cause) for check in report.failures}
+    return (fault.component, fault.cause) in accused or (
+        fault.cause is None and fault.component in {component for component, _ in accused}
+    )
