@@ -138,34 +138,6 @@ def test_rotation_runs_along_the_sequence(view: View) -> None:
         )
 
 
-@sharpened
-@claim("ROPE-9", check="rope.shift", component="rope")
-def test_shifting_every_position_changes_nothing(view: View) -> None:
-    """Positions m + 3 in the place of m give the same logits where positions act relatively."""
-    name = view.subject.positions
-    if name is None:
-        not_applicable("the model takes no positions, or ignores them")
-    if len(list(turned_attentions(view))) < len(view.insides.constant.recording.calls):
-        not_applicable("not every attention is rotary: positions may act absolutely")
-    shift = 3
-    if view.length + shift > (view.subject.longest or 1000):
-        not_applicable(f"the model takes {view.subject.longest} positions: no room to shift")
-    ids = view.random_ids(3)
-    order = torch.arange(view.length, device=view.subject.device).expand_as(ids)
-    plain: dict[str, Any] = {name: order}
-    shifted: dict[str, Any] = {name: order + shift}
-    judge(
-        view.logits(ids, **shifted),
-        view.logits(ids, **plain),
-        bound=view.relation_bound,
-        says=f"shifting all positions by {shift} leaves the logits where they were",
-        axes=("row", "position", "token"),
-        where={"view": view.name},
-        remedy="Do queries and keys both take the positions that are given?",
-        cause="not-relative",
-    )
-
-
 def _why_not_relative(call: AttentionCall) -> tuple[str, str]:
     moves = {name: spread(x, 2) > EQUAL for name, x in (("q", call.query), ("k", call.key))}
     if not moves["k"]:
