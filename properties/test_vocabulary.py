@@ -14,6 +14,9 @@ from theodolite.properties import claim
 
 _IDS_AT_ONCE = 1024
 
+_TABLES = 2
+"""An embedding and a head. A third matrix with an axis of this size may well have it by chance."""
+
 
 @claim("AUD-4", check="vocabulary.relabelling", component="embedding")
 def test_renaming_the_tokens_renames_the_logits(subject: Subject) -> None:
@@ -97,6 +100,8 @@ def _with_axis(model: nn.Module, sizes: set[int]) -> list[tuple[Tensor, int]] | 
             return "the vocabulary is as large as another axis of a weight"
         if axes:
             found[tensor.data_ptr()] = (tensor, axes[0])
+    if sum(tensor.ndim > 1 for tensor, _ in found.values()) > _TABLES:
+        return "the vocabulary is as large as another axis of some weight, or has several tables"
     return list(found.values())
 
 
