@@ -1,0 +1,27 @@
+"""What the audit rightly finds in published models: check → reason. docs/findings.md shows each."""
+
+_RECURRENT_CHUNKS = "more than one token behind a cache is read as if nothing came before"
+_RING = "the mask of a ring-buffer cache takes no account of where a chunk's keys went"
+
+FINDINGS = {
+    ("transformers", "mamba"): {"cache.chunks": _RECURRENT_CHUNKS},
+    ("transformers", "falcon_mamba"): {"cache.chunks": _RECURRENT_CHUNKS},
+    ("transformers", "jamba"): {"cache.chunks": _RECURRENT_CHUNKS},
+    ("transformers", "minimax"): {
+        "cache.programs": "reorder_cache leaves the states of linear attention where they were"
+    },
+    ("transformers", "recurrent_gemma"): {
+        "padding.hides": "attention_mask does not reach the recurrent layers and convolutions"
+    },
+    ("transformers", "openai-gpt"): {
+        "causality.perturb": "the mask fills in -1e4, which large scores exceed"
+    },
+    ("litgpt", "Mistral-7B-v0.1"): {"cache.steps": _RING, "cache.chunks": _RING},
+    ("litgpt", "Gemma-3-1b-it"): {"cache.steps": _RING, "cache.chunks": _RING},
+    ("litgpt", "Gemma-2-2b"): {
+        "cache.steps": "with a soft-cap the cache's boolean mask is added to the scores",
+        "cache.chunks": "with a soft-cap the cache's boolean mask is added to the scores",
+        "cache.long": "a prompt longer than the window is refused behind a cache",
+    },
+}
+"""(package, model) → check → why it fails, and rightly so."""
