@@ -96,8 +96,8 @@ def test_a_long_prompt_is_read_on_like_a_short_one(driver: Driver) -> None:
     """Beyond every window of a small model, up to its longest input."""
     view = driver.view
     length = min(view.subject.longest or _LONG, _LONG)
-    if length <= view.length:
-        not_applicable(f"the model takes no more than {length} tokens")
+    if length <= view.length or not _takes(view, length):
+        not_applicable(f"the model takes no more than {min(length, _LONG - 1)} tokens")
     _judge_pieces(driver, [length - 4, 1, 1, 1, 1])
     _judge_pieces(driver, [3] + [1] * (length - 3))
 
@@ -143,6 +143,15 @@ def test_any_sequence_of_operations_gives_the_logits_of_the_full_forward(
 ) -> None:
     """Two caches, read, begun again, reordered and cut back in any order."""
     _run(sound, program)
+
+
+def _takes(view: View, length: int) -> bool:
+    """Whether the full forward takes so many tokens, where nothing says how many it takes."""
+    try:
+        view.logits(view.random_ids(1, length))
+    except SubjectError:
+        return view.subject.longest is not None
+    return True
 
 
 def _run(driver: Driver, program: Sequence[tuple[str, int, int]]) -> None:

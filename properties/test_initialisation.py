@@ -25,13 +25,14 @@ def test_layers_do_not_begin_as_copies_of_each_other(subject: Subject) -> None:
         not_applicable("whether these weights are freshly initialised is not known")
     compared = 0
     for stack, layers in _stacks(subject.model).items():
-        for (number, first), (other, second) in zip(
-            sorted(layers.items()), sorted(layers.items())[1:], strict=False
-        ):
-            pairs = [(first[name], second[name]) for name in first.keys() & second.keys()]
-            compared += bool(pairs)
+        for number, first in layers.items():
+            later = [n for n in layers if n > number and layers[n].keys() == first.keys()]
+            if not later:
+                continue
+            other, second = later[0], layers[later[0]]
+            compared += 1
             require(
-                not pairs or not all(torch.equal(a, b) for a, b in pairs),
+                not all(torch.equal(first[name], second[name]) for name in first),
                 "layers do not begin as copies of each other",
                 where={"one": f"{stack}.{number}", "other": f"{stack}.{other}"},
                 remedy="is one layer copied (copy.deepcopy, [layer] * n) and never drawn anew? "
@@ -129,7 +130,10 @@ def _stacks(model: nn.Module) -> dict[str, dict[int, dict[str, Tensor]]]:
         if bool(parameter.min() < parameter.max()) and not name.startswith(tuple(cloned)):
             layers = stacks.setdefault(found["stack"], {})
             layers.setdefault(int(found["number"]), {})[found["rest"]] = parameter
-    return stacks
+    return {
+        stack: {number: layers[number] for number in sorted(layers)}
+        for stack, layers in stacks.items()
+    }
 
 
 def _noisy(subject: Subject, model: nn.Module, ids: Tensor) -> bool:

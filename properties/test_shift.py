@@ -11,6 +11,7 @@ from torch import Tensor
 
 from theodolite.fixtures.insides import EQUAL, is_still
 from theodolite.fixtures.judging import judge, judge_differs, not_applicable
+from theodolite.fixtures.padding import far
 from theodolite.fixtures.recording import record
 from theodolite.fixtures.rotary_reading import is_relative
 from theodolite.fixtures.views import View
@@ -68,9 +69,17 @@ def test_moving_all_positions_leaves_relative_schemes_alone_and_changes_absolute
             "q·k depends on more than the distance (a norm with gains after rotation, or a "
             "temperature): see rope.relative"
         )
-    for shift in shifts:
+    moved = {shift: _at(view, ids, keyword, shift) for shift in shifts}
+    first, last = moved[shifts[0]], moved[shifts[-1]]
+    if (
+        len(shifts) > 1
+        and not far(last, first, view.relation_bound)
+        and far(first, plain, view.relation_bound)
+    ):
+        not_applicable("position 0 is special: a recurrent layer begins anew there")
+    for shift, logits in moved.items():
         judge(
-            _at(view, ids, keyword, shift),
+            logits,
             plain,
             bound=view.relation_bound,
             says="moving all positions by the same amount leaves the logits where they were",
