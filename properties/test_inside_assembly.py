@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from theodolite.fixtures.blocks import Block, blocks_in, passed
+from theodolite.fixtures.blocks import blocks_in, last_of, passed
 from theodolite.fixtures.insides import Inside, ModuleCall
 from theodolite.fixtures.judging import judge, not_applicable, require
 from theodolite.fixtures.kinds import is_norm
@@ -27,7 +27,8 @@ def test_the_head_reads_a_normalised_stream(view: View) -> None:
     blocks, inside = blocks_in(view)
     if not any(is_norm(each.module, each.given) for each in inside.modules):
         not_applicable("no module is a norm")
-    last = view.model.get_submodule(blocks[-1].path)
+    end = last_of(inside, blocks)
+    last = view.model.get_submodule(end)
 
     def enlarge(_module: nn.Module, _args: Any, output: Any) -> Any:
         if isinstance(output, Tensor):
@@ -41,7 +42,7 @@ def test_the_head_reads_a_normalised_stream(view: View) -> None:
     finally:
         hook.remove()
     changed = float((after - before).abs().max()) > 0.05 * view.spread
-    if changed and _ends_normalised(inside, blocks[-1]):
+    if changed and _ends_normalised(inside, end):
         not_applicable("the last block ends in a norm (post-norm)")
     idle = _idle_norms(view.model, inside)
     judge(
@@ -96,12 +97,12 @@ def test_blocks_run_in_order_each_on_what_the_one_before_gave(view: View) -> Non
     )
 
 
-def _ends_normalised(inside: Inside, block: Block) -> bool:
-    """Whether what a block gave is what a norm in it gave."""
-    call: ModuleCall = next(each for each in inside.modules if each.path == block.path)
+def _ends_normalised(inside: Inside, path: str) -> bool:
+    """Whether what the block at `path` gave is what a norm in it gave."""
+    call: ModuleCall = next(each for each in inside.modules if each.path == path)
     return any(
         each.gave is not None and call.gave is not None and torch.equal(each.gave, call.gave)
-        for each in inside.within(block.path)
+        for each in inside.within(path)
         if is_norm(each.module, each.given)
     )
 

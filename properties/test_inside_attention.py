@@ -258,6 +258,18 @@ def _is_mixed(after: Tensor, met: Tensor) -> bool:
     return not bool(masked.all() or rescaled.all() or ((share - 1).abs() <= 1e-3).all())
 
 
+def _forgets(scores: Tensor, product: Tensor) -> bool:
+    """Whether (B, T, S) scores are the product and a bias of each key, the same for all queries.
+
+    So they are where every token's gate adds to the distance over it (forgetting attention).
+    """
+    seen = torch.isfinite(scores) & torch.ones_like(scores, dtype=torch.bool).tril()
+    bias = torch.where(seen, scores.double() - product.double(), torch.nan)
+    bias = bias - bias[..., :1]
+    away = (bias - bias[:, -1:]).nan_to_num().abs().max()
+    return bool(away <= 1e-3 * product.double().abs().max())
+
+
 def _judge_heads(call: AttentionCall, scores: Tensor, place: dict[str, object]) -> None:
     """Where no one factor explains the scores of all heads, some head may stray alone."""
     product = scores_of(call.query, call.key)
@@ -267,6 +279,10 @@ def _judge_heads(call: AttentionCall, scores: Tensor, place: dict[str, object]) 
     each = [slope(scores[:, [h]], product[:, [h]]) for h in range(scores.shape[1])]
     strays = [head for head, found in enumerate(each) if found is None]
     if not strays or len(strays) == len(each):
+        return
+    factor = next(found for found in each if found is not None)
+    strays = [h for h in strays if not _forgets(scores[:, h], factor * product[:, h])]
+    if not strays:
         return
     require(
         condition=False,

@@ -9,9 +9,16 @@ import pytest
 import torch
 
 from theodolite.fixtures.blocks import blocks_of
-from theodolite.fixtures.feed_forward_reading import LINEAR, FeedForward, Role, feed_forwards, roles
+from theodolite.fixtures.feed_forward_reading import (
+    LINEAR,
+    FeedForward,
+    Role,
+    feed_forwards,
+    nonlinearity,
+    roles,
+)
 from theodolite.fixtures.insides import EQUAL
-from theodolite.fixtures.judging import judge, judge_differs, not_applicable, require
+from theodolite.fixtures.judging import judge, not_applicable, require
 from theodolite.fixtures.views import View
 from theodolite.properties import claim
 
@@ -54,17 +61,18 @@ def test_a_position_is_fed_forward_by_itself(view: View) -> None:
 @sharpened
 @claim("FFN-2", "FFN-5", check="feed_forward.nonlinear", component="feed_forward")
 def test_the_feed_forward_network_is_not_linear(view: View) -> None:
-    """Twice the input does not give twice the output: there is an activation between matrices."""
+    """Twice the input does not give twice the output, or minus the input minus the output."""
     for place, network in _networks(view):
         given = network.call.given
         if given is None:
             continue
-        none, once, twice = (network.run(given * factor) for factor in (0.0, 1.0, 2.0))
-        judge_differs(
-            twice - none,
-            2 * (once - none),
-            least=LINEAR * float((once - none).abs().max()),
-            says="the feed-forward network is not linear",
+        none, once, twice, against = (network.run(given * f) for f in (0.0, 1.0, 2.0, -1.0))
+        bend, least = nonlinearity(none, once, twice, against), LINEAR * float(once.abs().max())
+        require(
+            bend > least,
+            "the feed-forward network is not linear",
+            measured=bend,
+            bound=least,
             where=place,
             remedy="Two matrices in a row are one: is the activation applied?",
             component="moe" if network.experts else None,

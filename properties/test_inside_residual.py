@@ -10,12 +10,14 @@ from theodolite.fixtures.blocks import (
     Block,
     Keeps,
     blocks_in,
+    last_of,
     passed,
     run_watched,
     silenced,
     without_constant,
 )
 from theodolite.fixtures.declarations import expanded
+from theodolite.fixtures.feed_forward_reading import mixes_time_by_design
 from theodolite.fixtures.insides import EQUAL, Inside, is_inside
 from theodolite.fixtures.judging import judge, judge_differs, not_applicable, require
 from theodolite.fixtures.kinds import is_norm
@@ -54,10 +56,12 @@ def test_blocks_with_nothing_to_say_hand_the_stream_on(view: View) -> None:
             remedy="Nothing arrives at the end of the block: x + f(x), not f(x).",
             cause="no-skip",
         )
-        factor = float((gave * given).sum() / given.square().sum())
-        away = float((gave - factor * given).abs().max()) / size
-        pre_norm = _is_pre_norm(view, inside, block, blocks)
-        if away > EQUAL and not pre_norm:
+        away = float((gave - given).abs().max()) / size
+        if away > EQUAL and not _is_pre_norm(view, inside, block, blocks):
+            continue
+        factors = (gave * given).sum((0, 1)) / given.square().sum((0, 1))  # (C,)
+        scaled = float((gave - factors * given).abs().max()) <= EQUAL * size
+        if away > EQUAL and scaled and _learns_factors(view.model):
             continue
         judged += 1
         judge(
@@ -66,13 +70,15 @@ def test_blocks_with_nothing_to_say_hand_the_stream_on(view: View) -> None:
             bound=EQUAL,
             says="a block with dead branches hands on what it was given",
             where=where,
-            remedy="The block's norms stand before its branches, and yet the stream comes out "
+            remedy="The sum is multiplied by a number: each block then fades what came before."
+            if scaled
+            else "The block's norms stand before its branches, and yet the stream comes out "
             "changed: x = norm(x); x = x + f(x) carries the normalised value, x + f(norm(x)) does "
             "not.",
-            cause="skip-carries-norm",
+            cause="stream-scaled" if scaled else "skip-carries-norm",
         )
     if not judged:
-        not_applicable("the blocks normalise the stream itself (post-norm)")
+        not_applicable("the blocks normalise (post-norm) or rescale the stream by design")
     judge_differs(
         logits[0, 0],
         logits[1, 0],
@@ -107,7 +113,8 @@ def test_each_branch_adds_its_output_to_the_stream(view: View) -> None:
             _, calls = run_watched(view, inside.ids)
         for layer, block in enumerate(blocks):
             through = passed(calls, block)
-            if through is None or block not in alive:
+            hybrid = mixes_time_by_design(view.model.get_submodule(block.path))
+            if through is None or block not in alive or hybrid:
                 continue
             given, gave = map(without_constant, through)
             judged += 1
@@ -172,7 +179,8 @@ def _is_pre_norm(view: View, inside: Inside, block: Block, blocks: list[Block]) 
         return False
     attention = next(each for each in inside.modules if is_inside(each.path, block.branch))
     norms = [each for each in inside.modules if is_norm(each.module, each.given)]
-    end = max(each.began for each in inside.modules if is_inside(each.path, blocks[-1].path))
+    last = last_of(inside, blocks)
+    end = max(each.began for each in inside.modules if is_inside(each.path, last))
     return any(norm.began > end for norm in norms) and any(
         is_inside(norm.path, block.path)
         and not is_inside(norm.path, block.branch)
@@ -185,6 +193,17 @@ def _has_matrices(model: nn.Module, block: Block, kept: Keeps) -> bool:
     return any(
         parameter.ndim >= 2 and is_inside(name, block.path) and kept(block, name)
         for name, parameter in model.named_parameters()
+    )
+
+
+def _learns_factors(model: nn.Module) -> bool:
+    """Whether numbers or vectors are learned that belong to no norm and no linear layer."""
+    return any(
+        parameter.ndim <= 1
+        for module in model.modules()
+        if not is_norm(module) and not isinstance(module, nn.Linear)
+        for parameter in module.parameters(recurse=False)
+        if all(other.ndim <= 1 for other in module.parameters(recurse=False))
     )
 
 
