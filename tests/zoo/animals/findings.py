@@ -16,6 +16,9 @@ FINDINGS = {
     ("transformers", "openai-gpt"): {
         "causality.perturb": "the mask fills in -1e4, which large scores exceed"
     },
+    ("x-transformers", "shifted tokens"): {
+        "padding.hides": "a token that mask hides is shifted into the one after it all the same"
+    },
     ("litgpt", "Mistral-7B-v0.1"): {"cache.steps": _RING, "cache.chunks": _RING},
     ("litgpt", "Gemma-3-1b-it"): {"cache.steps": _RING, "cache.chunks": _RING},
     ("litgpt", "Gemma-2-2b"): {

@@ -43,14 +43,6 @@ class CopiedLayers(Decoder):
         self.apply(self.draw)
 
 
-class ClonedLayers(Decoder):
-    """Every layer begins as a copy of the first, by design."""
-
-    def __init__(self):
-        super().__init__()
-        self.blocks = nn.ModuleList(copy.deepcopy(self.blocks[0]) for _ in range(3))
-
-
 class FrozenEmbedding(Decoder):
     def __init__(self):
         super().__init__()
@@ -204,7 +196,6 @@ WHOLES = (
     Tied,
     HeadFromZero,
     CopiedLayers,
-    ClonedLayers,
     FrozenEmbedding,
     StoppedGradient,
     CappedLogits,

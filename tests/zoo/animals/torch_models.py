@@ -11,7 +11,7 @@ VOCABULARY, WIDTH, HEADS, CONTEXT = 61, 48, 6, 48
 class Decoder(nn.Module):
     """nn.TransformerEncoder under a causal mask, with learned positions."""
 
-    def __init__(self, *, batch_first=True, hint=False, boolean=False, **options):
+    def __init__(self, *, batch_first=True, hint=False, boolean=False, redrawn=True, **options):
         super().__init__()
         self.batch_first, self.hint, self.boolean = batch_first, hint, boolean
         layer = nn.TransformerEncoderLayer(
@@ -23,7 +23,7 @@ class Decoder(nn.Module):
         self.norm = nn.LayerNorm(WIDTH)
         self.head = nn.Linear(WIDTH, VOCABULARY)
         for parameter in self.layers.parameters():
-            if parameter.ndim > 1:
+            if redrawn and parameter.ndim > 1:
                 nn.init.xavier_uniform_(parameter)
 
     def forward(self, ids):
@@ -89,6 +89,7 @@ MODELS = {
     "TransformerEncoder, boolean mask": partial(Decoder, boolean=True),
     "TransformerEncoder, no bias": partial(Decoder, bias=False, norm_first=True),
     "TransformerEncoder, sequence first": partial(Decoder, batch_first=False),
+    "TransformerEncoder, cloned layers": partial(Decoder, redrawn=False),
     "TransformerDecoder": WithoutMemory,
     "MultiheadAttention": Attends,
     "MultiheadAttention, weights": partial(Attends, weights=True),

@@ -32,7 +32,6 @@ OPTIONS = {
     "alibi, fused": {"alibi_pos_bias": True, "attn_flash": True},
     "t5 bias": {"rel_pos_bias": True},
     "dynamic bias": {"dynamic_pos_bias": True},
-    "data-dependent alibi": {"attn_data_dependent_alibi": True},
     "qk norm": {**ROTARY, "attn_qk_norm": True},
     "qk norm by dimension": {**ROTARY, "attn_qk_norm": True, "attn_qk_norm_dim_scale": True},
     "qk rmsnorm": {**ROTARY, "attn_qk_rmsnorm": True},
