@@ -68,6 +68,7 @@ def test_a_mask_of_ones_is_no_mask(view: View) -> None:
 def test_padding_gives_no_nan_at_real_tokens(view: View, side: str) -> None:
     """Logits of real tokens are finite, whatever those of padding are."""
     padding = padding_of(view.subject)
+    _require_side(view, side)
     batch = ragged(view.subject, side, _lengths(view))
     logits = view.logits(batch.ids, **padding.mask(batch.real, view.subject))
     wrong = ~torch.isfinite(logits).all(-1).cpu() & batch.real
@@ -89,6 +90,7 @@ def test_padding_gives_no_nan_at_real_tokens(view: View, side: str) -> None:
 @claim("AUD-5", check="padding.content", component="padding")
 def test_what_stands_at_padding_does_not_matter(view: View, side: str) -> None:
     """Other tokens at padding, the same mask: logits of real tokens stay, finite ones."""
+    _require_side(view, side)
     padding, lengths = padding_of(view.subject), _lengths(view)
     one, other = (ragged(view.subject, side, lengths, fill=fill) for fill in (7, 8))
     mask = padding.mask(one.real, view.subject)
@@ -109,6 +111,7 @@ def test_what_stands_at_padding_does_not_matter(view: View, side: str) -> None:
 @claim("AUD-5", check="padding.alone", component="padding")
 def test_a_padded_sequence_gives_the_logits_of_the_sequence_alone(view: View, side: str) -> None:
     """A ragged batch against each of its rows; with positions only where it needs them."""
+    _require_side(view, side)
     padding, lengths = padding_of(view.subject), _lengths(view)
     batch = ragged(view.subject, side, lengths)
     mask = padding.mask(batch.real, view.subject)
@@ -214,6 +217,13 @@ def test_padding_gives_no_nan_in_half_precision(subject: Subject, dtype: torch.d
             )
     except SubjectError as error:
         not_applicable(f"the model does not run in {dtype}: {error}")
+
+
+def _require_side(view: View, side: str) -> None:
+    """Judge no side that is declared not to be meant."""
+    declared = view.subject.declarations.get("padding_side", side)
+    if declared != side:
+        not_applicable(f"padding is declared to stand on the {declared}")
 
 
 def _lengths(view: View) -> list[int]:

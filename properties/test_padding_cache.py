@@ -9,7 +9,7 @@ from torch import Tensor
 from theodolite.fixtures.driving import Driver, driver_of, placed
 from theodolite.fixtures.errors import SubjectError
 from theodolite.fixtures.judging import judge, not_applicable
-from theodolite.fixtures.padding import Padding, Ragged, far, padding_of, ragged
+from theodolite.fixtures.padding import Padding, Ragged, far, padding_of, ragged, reads_padded
 from theodolite.fixtures.views import View
 from theodolite.properties import claim
 
@@ -37,8 +37,11 @@ def test_a_padded_batch_decodes_with_a_cache_as_without(view: View) -> None:
     if not ran:
         not_applicable(f"a padding mask is refused while decoding: {found[0]}")
     best = next((logits for logits in ran if not far(logits, wanted, view.relation_bound)), ran[0])
-    if far(best, wanted, view.relation_bound) and _decodes_wrongly(driver, batch):
-        not_applicable("not judged: without padding the cache is wrong too (see cache.steps)")
+    if far(best, wanted, view.relation_bound):
+        if _decodes_wrongly(driver, batch):
+            not_applicable("not judged: without padding the cache is wrong too (see cache.steps)")
+        if not reads_padded(view, batch):
+            not_applicable("not judged: the forward is wrong under padding (see padding.alone)")
     judge(
         best,
         wanted,

@@ -301,16 +301,17 @@ GENERATION = [
         ),
     ),
     Fault(
-        "numpy-draws",
+        "draws-of-the-system",
         ("generation",),
         (
             (
                 "new = torch.multinomial(self.probabilities(logits, temperature, top_k, top_p), 1)",
                 (
-                    "import numpy\n"
+                    "import secrets\n"
                     "                p = self.probabilities(logits, temperature, top_k, top_p)\n"
                     "                p = p.cumsum(-1)\n"
-                    "                u = torch.tensor(numpy.random.rand(len(p), 1))\n"
+                    "                u = [[secrets.randbelow(10**6) / 1e6] for _ in p]\n"
+                    "                u = torch.tensor(u)\n"
                     "                new = (p < u).sum(-1, keepdim=True).clamp(max=p.size(-1) - 1)"
                 ),
             ),
