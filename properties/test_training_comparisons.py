@@ -59,10 +59,11 @@ def test_rmsnorm_trains_about_as_well_as_layernorm() -> None:
 
 @claim("RES-6")
 def test_deep_post_norm_needs_a_warm_up_and_deep_pre_norm_does_not() -> None:
-    """Sixteen layers, 100 steps at 3e-3.
+    """Sixteen layers, 100 steps at 3e-3; means over two seeds.
 
-    Measured over three seeds: pre-norm 2.64 to 2.66; post-norm 2.98 to 3.18, little below the
-    unigram entropy of 3.15; with a warm-up of 60 steps, 2.77 to 2.84.
+    Measured over ten seeds: pre-norm 2.57 to 2.65; post-norm 2.83 to 3.21, most no better than
+    the unigram entropy of 3.15; with a warm-up of 60 steps 2.74 to 2.82. Post-norm is 0.51 above
+    pre-norm with a standard deviation of 0.14, and 0.34 above its warmed form with one of 0.12.
     """
     deep: dict[str, object] = {"layers": 16, "norm": "layernorm", "feed_forward": "relu"}
 
@@ -83,14 +84,14 @@ def test_deep_post_norm_needs_a_warm_up_and_deep_pre_norm_does_not() -> None:
 
     pre, post, warmed = loss("pre"), loss("post"), loss("post", warm_up=60)
     require(
-        post > pre + 0.2,
+        post > pre + 0.1,
         "without warm-up, sixteen post-norm layers learn less than sixteen pre-norm layers",
         measured=post - pre,
-        bound=0.2,
+        bound=0.1,
     )
     require(
-        post > warmed + 0.1,
+        post > warmed + 0.05,
         "with a warm-up, the same post-norm layers learn more",
         measured=post - warmed,
-        bound=0.1,
+        bound=0.05,
     )
