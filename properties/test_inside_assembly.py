@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from theodolite.fixtures.blocks import blocks_in, last_of, passed
+from theodolite.fixtures.declarations import expanded
 from theodolite.fixtures.insides import Inside, ModuleCall
 from theodolite.fixtures.judging import judge, not_applicable, require
 from theodolite.fixtures.kinds import is_norm
@@ -23,8 +24,12 @@ _LARGER = 8.0
 @sharpened
 @claim("RES-5", "GPT-1", check="assembly.final_norm", component="norm")
 def test_the_head_reads_a_normalised_stream(view: View) -> None:
-    """Eight times the last block's output gives the same logits: a norm stands before the head."""
+    """Eight times the last block's output gives the same logits: a norm stands before the head.
+
+    A model that is meant to have none is declared so, and then has none.
+    """
     blocks, inside = blocks_in(view)
+    declared = expanded(view.subject.declarations).get("final_norm")
     if not any(is_norm(each.module, each.given) for each in inside.modules):
         not_applicable("no module is a norm")
     end = last_of(inside, blocks)
@@ -42,7 +47,10 @@ def test_the_head_reads_a_normalised_stream(view: View) -> None:
     finally:
         hook.remove()
     changed = float((after - before).abs().max()) > 0.05 * view.spread
-    if changed and _ends_normalised(inside, end):
+    if declared is False:
+        require(changed, "no norm stands before the head, as declared", where={"view": view.name})
+        return
+    if declared is None and changed and _ends_normalised(inside, end):
         not_applicable("the last block ends in a norm (post-norm)")
     idle = _idle_norms(view.model, inside)
     judge(
@@ -54,7 +62,8 @@ def test_the_head_reads_a_normalised_stream(view: View) -> None:
         where={"view": view.name, **({"idle": ", ".join(idle)} if idle else {})},
         remedy=f"{', '.join(idle)} never runs: is the final norm left out?"
         if idle
-        else "Pre-norm needs a final norm, since the stream grows with depth.",
+        else "Pre-norm needs a final norm, since the stream grows with depth; if there is to be "
+        "none, declare it (--declare final_norm=false).",
         cause="no-final-norm",
     )
 

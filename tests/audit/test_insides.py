@@ -79,6 +79,13 @@ def test_a_declared_scale_is_held_to(tmp_path):
     assert [check.id for check in wrong.failures] == ["inside.scale"]
 
 
+def test_a_missing_final_norm_can_be_declared_and_is_then_held_to(tmp_path):
+    fault = next(fault for fault in RESIDUAL if fault.id == "N14")
+    options = {"declare": {"final_norm": False}, "select": "assembly"}
+    assert theodolite.audit(fault.write(tmp_path, "by hand"), **options).verdict == "pass"
+    assert theodolite.audit(BY_HAND, **options).verdict == "fail"
+
+
 def names(fault, report):
     """Whether a failure of `report` accuses the component and names the cause of `fault`."""
     accused = {(check.component, check.cause) for check in report.failures}
