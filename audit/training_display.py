@@ -178,8 +178,8 @@ def draw_curve(run: TextRun, file: Path) -> None:
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     axes = figure.add_subplot()
     axes.plot(run.trainer.losses, linewidth=0.6, alpha=0.6, label="training, each batch")
-    steps = [record.step for record in run.records]
-    axes.plot(steps, [record.validation for record in run.records], "o-", label="validation")
+    validated = {each.step: each.validation for each in run.records if each.validation is not None}
+    axes.plot(list(validated), list(validated.values()), "o-", label="validation")
     axes.set(xlabel="step", ylabel="loss, nats a character")
     axes.grid(alpha=0.3)
     axes.legend()

@@ -8,6 +8,7 @@ away from what was measured. Longer forms with their spread are in docs/training
 from __future__ import annotations
 
 import statistics
+from typing import Any
 
 from theodolite.fixtures.judging import require
 from theodolite.fixtures.learning import train_on_story
@@ -22,11 +23,11 @@ Measured over twelve seeds at this size (width 48, 100 steps): see docs/training
 """
 
 
-def difference(one: dict[str, object], other: dict[str, object]) -> float:
+def difference(one: dict[str, Any], other: dict[str, Any]) -> float:
     """Mean over `SEEDS` of the first kind's validation loss less the second's, in nats."""
     return statistics.mean(
-        train_on_story(100, seed=seed, width=48, heads=3, **one)  # type: ignore[arg-type]
-        - train_on_story(100, seed=seed, width=48, heads=3, **other)  # type: ignore[arg-type]
+        train_on_story(100, seed=seed, width=48, heads=3, **one)
+        - train_on_story(100, seed=seed, width=48, heads=3, **other)
         for seed in SEEDS
     )
 
@@ -65,7 +66,7 @@ def test_deep_post_norm_needs_a_warm_up_and_deep_pre_norm_does_not() -> None:
     the unigram entropy of 3.15; with a warm-up of 60 steps 2.74 to 2.82. Post-norm is 0.51 above
     pre-norm with a standard deviation of 0.14, and 0.34 above its warmed form with one of 0.12.
     """
-    deep: dict[str, object] = {"layers": 16, "norm": "layernorm", "feed_forward": "relu"}
+    deep: dict[str, Any] = {"layers": 16, "norm": "layernorm", "feed_forward": "relu"}
 
     def loss(placement: str, warm_up: int = 0) -> float:
         return statistics.mean(
@@ -78,7 +79,7 @@ def test_deep_post_norm_needs_a_warm_up_and_deep_pre_norm_does_not() -> None:
                 warm_up=warm_up,
                 placement=placement,
                 **deep,
-            )  # type: ignore[arg-type]
+            )
             for seed in range(2)
         )
 

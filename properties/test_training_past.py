@@ -18,7 +18,7 @@ from theodolite.fixtures.learning import (
     token_losses,
     train_on,
 )
-from theodolite.fixtures.strategies import drawn, query_key_value, seeds
+from theodolite.fixtures.strategies import AttentionShape, drawn, query_key_value, seeds
 from theodolite.properties import claim
 from theodolite.reference import attention, bigram, training
 from theodolite.reference.attention import MultiHeadAttention
@@ -145,7 +145,9 @@ def test_on_uniform_tokens_only_an_unmasked_model_goes_below_ln_v(
 @drawn(max_examples=20, seed=seeds(), scores=st.sampled_from(["ordinary", "huge"]))
 def test_the_unmasked_softmax_does_not_overflow(seed: int, scores: str) -> None:
     """Softmax subtracts the greatest score first: the mask is not what keeps it finite."""
-    query, key, value = query_key_value((2, 2, 9, 8), seed, scores=scores, dtype=torch.float32)
+    query, key, value = query_key_value(
+        AttentionShape(2, 2, 9, 8), seed, scores=scores, dtype=torch.float32
+    )
     mean = attention.scaled_dot_product_attention(query, key, value, causal=False)
     require(bool(torch.isfinite(mean).all()), "without a mask attention is finite")
 
@@ -153,7 +155,7 @@ def test_the_unmasked_softmax_does_not_overflow(seed: int, scores: str) -> None:
 @claim("ATT-6")
 def test_a_dense_mask_saves_no_work() -> None:
     """Every score is computed and weighed, and then some are thrown away."""
-    query, key, value = query_key_value((2, 3, 16, 8), 0)
+    query, key, value = query_key_value(AttentionShape(2, 3, 16, 8), 0)
 
     def flops(*, causal: bool) -> int:
         return count_cost(

@@ -139,7 +139,7 @@ class Trainer:
                 f"The loss is {value} at step {self.step}: give a lower learning rate."
             )
         self.optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         self.optimizer.step()
         self.losses.append(value)
         return value

@@ -29,7 +29,7 @@ def _(patch: Patch) -> None:
     def update(self: training.Trainer) -> float:
         loss = self.loss(*self.draw(self.generator))
         self.optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         self.losses.append(float(loss.detach()))
         return self.losses[-1]
 
@@ -42,7 +42,7 @@ def _(patch: Patch) -> None:
 
     def update(self: training.Trainer) -> float:
         loss = self.loss(*self.draw(self.generator))
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         self.optimizer.step()
         self.losses.append(float(loss.detach()))
         return self.losses[-1]
