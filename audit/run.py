@@ -224,6 +224,8 @@ def _run_pytest(collector: _Collector, *, explore: bool) -> None:
         "no:terminal",
         "-p",
         "no:faulthandler",
+        "-p",
+        "no:unraisableexception",
         "--capture=sys",
     ]
     with _sealed(explore=explore), contextlib.redirect_stdout(io.StringIO()):
