@@ -16,6 +16,8 @@ from theodolite.properties import claim
 def test_another_attention_backend_gives_the_same_logits(view: View) -> None:
     """The subject's own choice of attention (eager, sdpa, a flash flag) changes only rounding."""
     plain = view.subject.views.sharpened
+    if plain.obstacle is not None:
+        not_applicable(plain.obstacle)
     if plain.rows_mix:
         not_applicable("not judged: rows of a batch change each other (see batch.independence)")
     ids = view.random_ids(2)
