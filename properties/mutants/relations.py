@@ -318,9 +318,9 @@ def _(patch: Patch) -> None:
     _around_forward(patch, change)
 
 
-@mutant("tie-broken-in-a-copy", component="tying", breaks=("AUD-9",))
+@mutant("tie-broken-by-a-cast", component="tying", breaks=("AUD-9",))
 def _(patch: Patch) -> None:
-    """Embedding and head share memory through a view: a copy of the model has them apart."""
+    """Embedding and head are two parameters that share memory: a cast takes them apart."""
 
     def change(self: GPT) -> None:
         self.head.weight = nn.Parameter(self.embedding.weight.data)
