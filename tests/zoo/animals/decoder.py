@@ -25,7 +25,7 @@ def angles(length, width, base=10000.0):
 
 def rotate_halves(x, angle):
     first, second = x.chunk(2, dim=-1)
-    cos, sin = angle.cos(), angle.sin()
+    cos, sin = angle.cos().to(x), angle.sin().to(x)
     return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
 
 

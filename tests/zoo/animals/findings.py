@@ -2,6 +2,7 @@
 
 _RECURRENT_CHUNKS = "more than one token behind a cache is read as if nothing came before"
 _RING = "the mask of a ring-buffer cache takes no account of where a chunk's keys went"
+_SELECTION = "what earlier queries selected is not kept in the cache"
 
 FINDINGS = {
     ("transformers", "mamba"): {"cache.chunks": _RECURRENT_CHUNKS},
@@ -18,6 +19,14 @@ FINDINGS = {
     },
     ("x-transformers", "shifted tokens"): {
         "padding.hides": "a token that mask hides is shifted into the one after it all the same"
+    },
+    ("x-transformers", "selective"): {
+        "cache.steps": _SELECTION,
+        "cache.chunks": _SELECTION,
+        "cache.long": _SELECTION,
+    },
+    ("x-transformers", "memory kv"): {
+        "padding.cache": "with keys of its own a left-padded batch gives other logits"
     },
     ("litgpt", "Mistral-7B-v0.1"): {"cache.steps": _RING, "cache.chunks": _RING},
     ("litgpt", "Gemma-3-1b-it"): {"cache.steps": _RING, "cache.chunks": _RING},

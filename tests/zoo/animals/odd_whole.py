@@ -23,6 +23,15 @@ class TiedAndScaled(Tied):
         return super().embed(ids) * math.sqrt(WIDTH)
 
 
+class TiedByClosure(Decoder):
+    """The head is a function that closes over the model."""
+
+    def __init__(self):
+        super().__init__()
+        del self.head
+        self.head = lambda x: x @ self.embedding.weight.t()
+
+
 class HeadFromZero(Decoder):
     """Output projections and head begin at zero: no gradient reaches the rest at first."""
 
@@ -194,6 +203,7 @@ class NoDropoutAtAll(Attention):
 
 WHOLES = (
     Tied,
+    TiedByClosure,
     HeadFromZero,
     CopiedLayers,
     FrozenEmbedding,

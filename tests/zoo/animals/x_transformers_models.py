@@ -31,7 +31,7 @@ OPTIONS = {
     "alibi in some heads": {"alibi_pos_bias": True, "alibi_num_heads": 3},
     "alibi, fused": {"alibi_pos_bias": True, "attn_flash": True},
     "t5 bias": {"rel_pos_bias": True},
-    "dynamic bias": {"dynamic_pos_bias": True},
+    "dynamic bias": {"dynamic_pos_bias": True, "disable_abs_pos_emb": True},
     "qk norm": {**ROTARY, "attn_qk_norm": True},
     "qk norm by dimension": {**ROTARY, "attn_qk_norm": True, "attn_qk_norm_dim_scale": True},
     "qk rmsnorm": {**ROTARY, "attn_qk_rmsnorm": True},
