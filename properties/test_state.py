@@ -138,7 +138,7 @@ def test_tied_weights_stay_tied(subject: Subject) -> None:
             _groups(model) == tied,
             f"weights that are tied stay tied {what}",
             where={"tied": ", ".join("=".join(group) for group in tied)},
-            remedy="tie by assigning the same Parameter; two that share memory come apart in a cast",
+            remedy="tie by assigning one Parameter; two that share memory come apart in a cast",
             cause="tie-broken",
         )
 

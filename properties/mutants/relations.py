@@ -166,7 +166,8 @@ def _(patch: Patch) -> None:
 
     def forward(self: block.Block, x: Tensor, **options: Any) -> Tensor:
         x = x + self.attention(self.attention_norm(x), **options)
-        return x + self.feed_forward(self.attention_norm(x))
+        fed: Tensor = self.feed_forward(self.attention_norm(x))
+        return x + fed
 
     patch.method(block.Block, "forward", forward)
 
