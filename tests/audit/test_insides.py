@@ -79,6 +79,17 @@ def test_a_declared_scale_is_held_to(tmp_path):
     assert [check.id for check in wrong.failures] == ["inside.scale"]
 
 
+def test_groups_that_take_turns_are_a_fault_where_neighbours_are_declared(tmp_path):
+    source = (Path(__file__).parent / "models" / "by_hand.py").read_text(encoding="utf-8")
+    repeat = "repeat_interleave(self.n_head // self.n_kv_head, dim=1)"
+    assert source.count(repeat) == 2
+    file = tmp_path / "model.py"
+    file.write_text(source.replace(repeat, "repeat(1, 3, 1, 1)"), encoding="utf-8")
+    assert theodolite.audit(f"{file}:Model", select="heads").verdict == "pass"
+    declared = theodolite.audit(f"{file}:Model", select="heads", declare={"groups": "neighbours"})
+    assert [check.cause for check in declared.failures] == ["groups-tiled"]
+
+
 def test_a_missing_final_norm_can_be_declared_and_is_then_held_to(tmp_path):
     fault = next(fault for fault in RESIDUAL if fault.id == "N14")
     options = {"declare": {"final_norm": False}, "select": "assembly"}
