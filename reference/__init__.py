@@ -12,7 +12,8 @@ Feed-forward, residuals, norms
     `block`: pre-norm and post-norm.
 A GPT that runs
     `model`: the GPT; `loss`: next-token cross-entropy; `generation` and `cache`: writing on;
-    `parameters`: the closed formula; `data`: text to ids and batches.
+    `parameters`: the closed formula; `data`: text to ids and batches; `training`: the loop, with
+    `checkpoint` to stop and go on, and `products` to multiply faster.
 Choosing the shape, keeping it stable
     `config`: every choice, and published models; `stability`: z-loss and soft-capping.
 """
