@@ -11,7 +11,8 @@ HEAD = """# The zoo
 
 Models that are right, published ones and odd ones, and what the audit says of them. Made by
 `tests/zoo/table.py` from a run of `tox -e zoo`; do not edit. Where a check fails and rightly so it
-counts as found: see [findings](findings.md). Seconds are of one core, loading left out.
+counts as found: see [findings](findings.md). Seconds are of the machine that ran it, busy or not,
+loading left out. Models in this table: {count}.
 """
 
 
@@ -63,7 +64,8 @@ def main():
         "|---|---|---|---|---|---|---|---|",
         *rows(lines),
     ]
-    target.write_text(HEAD + "\n" + "\n".join(table) + "\n", encoding="utf-8")
+    head = HEAD.format(count=len(table) - 2)
+    target.write_text(head + "\n" + "\n".join(table) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
