@@ -19,10 +19,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from theodolite.fixtures.errors import SubjectError
-from theodolite.fixtures.settings import parse_settings
 from theodolite.junit import to_junit
 from theodolite.report import Report
 from theodolite.settings import project_settings
+from theodolite.subject_arguments import add_subject_arguments, subject_of
 from theodolite.terminal import render
 
 _FAILED = 1
@@ -30,30 +30,7 @@ _FAILED = 1
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument(
-        "subject",
-        nargs="?",
-        metavar="SUBJECT",
-        help="reference (the default), FILE.py:NAME, package.module:NAME, hf:NAME or hf:DIRECTORY",
-    )
-    parser.add_argument(
-        "--set",
-        dest="settings",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        help="keyword argument for building the model; config.KEY=VALUE for a field of its config",
-    )
-    parser.add_argument(
-        "--declare",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        help="what is known of the model (scale, window, longest ...); an unknown key lists all",
-    )
-    parser.add_argument(
-        "--as-configured", action="store_true", help="build at the size of the class's own defaults"
-    )
+    add_subject_arguments(parser)
     parser.add_argument("--budget", default="standard", help="quick, standard or thorough")
     parser.add_argument(
         "--select",
@@ -62,13 +39,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="run this check, or all whose ids begin with it (causality); repeatable",
     )
     parser.add_argument("--explore", action="store_true", help="draw fresh examples in this run")
-    parser.add_argument(
-        "--time-limit",
-        type=float,
-        default=60.0,
-        metavar="SECONDS",
-        help="longest that one forward may take (60)",
-    )
     parser.add_argument("--json", metavar="FILE", help="write the report as JSON (- for stdout)")
     parser.add_argument("--junit", metavar="FILE", help="write the report as JUnit XML")
 
@@ -78,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     from theodolite.run import audit  # imports torch, which --help can do without
 
     project = project_settings(Path.cwd())
-    name = arguments.subject or project.subject or "reference"
+    subject = subject_of(arguments, project)
     console = Console(stderr=arguments.json == "-")
     bar = Progress(
         TextColumn("{task.description}"),
@@ -88,22 +58,18 @@ def run(arguments: argparse.Namespace) -> int:
         transient=True,
     )
     with bar:
-        task = bar.add_task(f"auditing {name}", total=None)
+        task = bar.add_task(f"auditing {subject['subject']}", total=None)
         try:
             report = audit(
-                name,
-                settings=parse_settings(arguments.settings),
-                declare={**project.declare, **parse_settings(arguments.declare)},
+                **subject,
                 expected_failures=project.expected_failures,
                 budget=arguments.budget,
                 select=arguments.select,
-                as_configured=arguments.as_configured,
                 explore=arguments.explore,
-                time_limit=arguments.time_limit,
                 progress=lambda done, planned: bar.update(task, completed=done, total=planned),
             )
         except SubjectError as error:
-            _write(arguments, Report(subject=str(name), error=str(error)))
+            _write(arguments, Report(subject=subject["subject"], error=str(error)))
             raise
     render(report, console)
     _write(arguments, report)

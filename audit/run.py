@@ -75,10 +75,10 @@ def audit(
             seconds=time_limit,
         )
     wanted = [select] if isinstance(select, str) else select
-    collector = _Collector(subject, wanted, budget, progress)
+    collector = _Collector(subject, wanted, budget, progress, explore=explore)
     began = time.perf_counter()
     try:
-        _run_pytest(collector, explore=explore)
+        _run_pytest(collector)
     finally:
         subject.restore()
     checks = collector.checks(dict(expected_failures or {}))
@@ -109,8 +109,12 @@ class _Collector:
         select: Sequence[str] | None,
         budget: str,
         progress: Progress | None,
+        *,
+        explore: bool,
     ) -> None:
         self._subject = subject
+        self._times = 10 if budget == "thorough" else 1
+        self._explore = explore
         self._select = select
         self._views = _QUICK if budget == "quick" else None
         self._progress = progress
@@ -139,7 +143,7 @@ class _Collector:
                 kept.append(item)
                 self._planned[check] = self._planned.get(check, 0) + 1
         for item in kept:
-            without_shrinking(item.obj)  # type: ignore[attr-defined]
+            without_shrinking(item.obj, times=self._times, explore=self._explore)  # type: ignore[attr-defined]
         # The gates come first: what they say explains why others do not apply.
         items[:] = sorted(kept, key=lambda item: "test_gates" not in item.nodeid)
 
@@ -207,7 +211,7 @@ def _expected(check: Check, reason: str | None) -> Check:
     return check
 
 
-def _run_pytest(collector: _Collector, *, explore: bool) -> None:
+def _run_pytest(collector: _Collector) -> None:
     folder = Path(theodolite.properties.__file__).parent
     arguments = [
         str(folder),
@@ -228,24 +232,17 @@ def _run_pytest(collector: _Collector, *, explore: bool) -> None:
         "no:unraisableexception",
         "--capture=sys",
     ]
-    with _sealed(explore=explore), contextlib.redirect_stdout(io.StringIO()):
+    with _sealed(), contextlib.redirect_stdout(io.StringIO()):
         status = pytest.main(arguments, plugins=[collector])
     if status == pytest.ExitCode.INTERRUPTED:
         raise KeyboardInterrupt
 
 
 @contextlib.contextmanager
-def _sealed(*, explore: bool) -> Iterator[None]:
+def _sealed() -> Iterator[None]:
     """Hide the surrounding pytest's settings, and put the environment back afterwards."""
-    kept = {
-        name: os.environ.pop(name)
-        for name in list(os.environ)
-        if name.startswith("PYTEST_") or name == "THEODOLITE_EXPLORE"
-    }
-    if explore:
-        os.environ["THEODOLITE_EXPLORE"] = "1"
+    kept = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("PYTEST_")}
     try:
         yield
     finally:
-        os.environ.pop("THEODOLITE_EXPLORE", None)
         os.environ.update(kept)
