@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -13,34 +12,6 @@ from theodolite.fixtures.copies import copy_of
 from theodolite.fixtures.judging import not_applicable, require
 from theodolite.fixtures.subject import Subject
 from theodolite.properties import claim
-
-_LAYER = re.compile(r"^(?P<stack>.*?)\.?\b(?P<number>\d+)\.(?P<rest>.+)$")
-"""A parameter's name: the stack of layers, the layer's number, the name inside the layer."""
-
-
-@claim("AUD-9", check="init.layers_differ", component="init")
-def test_layers_do_not_begin_as_copies_of_each_other(subject: Subject) -> None:
-    """The same matrix in two layers was drawn twice; one that is shared is a design."""
-    if not subject.fresh:
-        not_applicable("whether these weights are freshly initialised is not known")
-    compared = 0
-    for stack, layers in _stacks(subject.model).items():
-        for number, first in layers.items():
-            later = [n for n in layers if n > number and layers[n].keys() == first.keys()]
-            if not later:
-                continue
-            other, second = later[0], layers[later[0]]
-            compared += 1
-            require(
-                not all(torch.equal(first[name], second[name]) for name in first),
-                "layers do not begin as copies of each other",
-                where={"one": f"{stack}.{number}", "other": f"{stack}.{other}"},
-                remedy="is one layer copied (copy.deepcopy, [layer] * n) and never drawn anew? "
-                "Build each by itself.",
-                cause="layers-copied",
-            )
-    if not compared:
-        not_applicable("no two layers have a matrix in common that is drawn at random")
 
 
 @claim("AUD-9", check="init.reproducible", component="init")
@@ -119,23 +90,6 @@ def test_training_mode_comes_back_after_evaluation(subject: Subject) -> None:
     )
 
 
-def _stacks(model: nn.Module) -> dict[str, dict[int, dict[str, Tensor]]]:
-    """Stack → layer → name → matrix, of the matrices that are not constant."""
-    cloned = _clones_by_design(model)
-    stacks: dict[str, dict[int, dict[str, Tensor]]] = {}
-    for name, parameter in model.named_parameters():
-        found = _LAYER.match(name)
-        if found is None or parameter.ndim < 2 or parameter.is_meta:
-            continue
-        if bool(parameter.min() < parameter.max()) and not name.startswith(tuple(cloned)):
-            layers = stacks.setdefault(found["stack"], {})
-            layers.setdefault(int(found["number"]), {})[found["rest"]] = parameter
-    return {
-        stack: {number: layers[number] for number in sorted(layers)}
-        for stack, layers in stacks.items()
-    }
-
-
 def _noisy(subject: Subject, model: nn.Module, ids: Tensor) -> bool:
     return not torch.equal(subject.run(model, ids, seed=0), subject.run(model, ids, seed=1))
 
@@ -143,15 +97,6 @@ def _noisy(subject: Subject, model: nn.Module, ids: Tensor) -> bool:
 def _tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     yield from model.named_parameters()
     yield from model.named_buffers()
-
-
-def _clones_by_design(model: nn.Module) -> list[str]:
-    """Paths of torch's own stacks, which copy the layer that they are given, as documented."""
-    return [
-        f"{path}."
-        for path, module in model.named_modules()
-        if isinstance(module, (nn.TransformerEncoder, nn.TransformerDecoder))
-    ]
 
 
 @contextmanager
