@@ -236,6 +236,8 @@ def _run_pytest(collector: _Collector) -> None:
         status = pytest.main(arguments, plugins=[collector])
     if status == pytest.ExitCode.INTERRUPTED:
         raise KeyboardInterrupt
+    if status in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.INTERNAL_ERROR):
+        raise RuntimeError("pytest could not run the properties; is the installation complete?")
 
 
 @contextlib.contextmanager
