@@ -20,6 +20,8 @@ def test_another_attention_backend_gives_the_same_logits(view: View) -> None:
         not_applicable(plain.obstacle)
     if plain.rows_mix:
         not_applicable("not judged: rows of a batch change each other (see batch.independence)")
+    if any(call.soft_cap is not None for call in plain.insides.random.recording.calls):
+        not_applicable("scores are soft-capped, which a fused operator cannot do")
     ids = view.random_ids(2)
     judge(
         view.logits(ids),

@@ -321,15 +321,6 @@ GENERATION = [
 
 INITIALISATION = [
     Fault(
-        "copied-layers",
-        ("init",),
-        (
-            (LAYERS, "nn.ModuleList([copy.deepcopy(b) for b in [Block(config)] * config.n_layer])"),
-            ("self.apply(self._init)", "pass"),
-            ("import math\n", "import copy\nimport math\n"),
-        ),
-    ),
-    Fault(
         "unfilled",
         ("init",),
         (
