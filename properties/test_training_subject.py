@@ -14,7 +14,7 @@ from theodolite.fixtures.subject import Subject
 from theodolite.properties import claim
 
 PATIENCE = 100
-"""Steps after which a training that has not learned is given up: twice the slowest of 150 families."""
+"""Steps after which a training that has not learned is given up: twice the slowest seen."""
 
 LEAK_STEPS = 20
 """Steps in which most unmasked models begin to read their answers.
