@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -112,7 +113,8 @@ class _Collector:
         *,
         explore: bool,
     ) -> None:
-        self._subject = subject
+        self._subject = weakref.ref(subject)
+        self._name = subject.name
         self._times = 10 if budget == "thorough" else 1
         self._explore = explore
         self._select = select
@@ -125,7 +127,11 @@ class _Collector:
         self._results: dict[str, list[Result]] = {}
 
     def pytest_configure(self, config: pytest.Config) -> None:
-        config.stash[AUDITED] = self._subject
+        config.stash[AUDITED] = self._subject()
+
+    def pytest_unconfigure(self, config: pytest.Config) -> None:
+        # the modules that pytest imported keep its configuration alive: let the subject go
+        del config.stash[AUDITED]
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         kept = []
@@ -183,7 +189,7 @@ class _Collector:
                     Check(check, (), "", "error", f"{count - len(results)} of {count} never ran")
                 )
                 continue
-            reproduce = f"theodolite audit {self._subject.name} --select {check}"
+            reproduce = f"theodolite audit {self._name} --select {check}"
             checks.append(_expected(Check.merge(results, reproduce=reproduce), expected.get(check)))
         return checks
 
