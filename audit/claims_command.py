@@ -2,16 +2,18 @@
 
 Examples:
   theodolite claims
-  theodolite claims ROPE
+  theodolite claims ROPE          (one chapter, with why each claim must hold)
   theodolite claims --json claims.json
 """
 
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from theodolite.fixtures.errors import UsageError
 from theodolite.properties.ledger import chapter_titles, claims_table
@@ -41,17 +43,22 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     shown = Table(show_lines=False)
     for heading in ("claim", "statement", "state", "properties", "mutants"):
-        shown.add_column(heading, overflow="fold")
+        width = 40 if heading == "statement" else None
+        shown.add_column(heading, overflow="fold", min_width=width)
     for claim in table["claims"]:
         state = claim["state"].replace("_", " ")
         if claim["reason"]:
             state = f"{state}: {claim['reason']}"
         shown.add_row(
             claim["id"],
-            claim["statement"],
+            claim["statement"] if arguments.chapter is None else _explained(claim),
             state,
             str(len(claim["properties"])),
             ", ".join(claim["mutants"]),
         )
     Console().print(shown)
     return 0
+
+
+def _explained(claim: dict[str, Any]) -> Text:
+    return Text.assemble(claim["statement"], ("\n" + claim["why"], "dim"))

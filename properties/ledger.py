@@ -42,6 +42,7 @@ class Claim:
         scope: Letters of `SCOPES`.
         section: The article's section in English, or "beyond the article".
         statement: What is claimed, in one line.
+        why: Why it must hold: what would go wrong in a model otherwise, in one or two sentences.
         figures: Numbers that the article prints for it.
         state: One of `STATES`.
         reason: Of a statistical claim its bound and the chance of a false alarm; of one that is
@@ -53,6 +54,7 @@ class Claim:
     scope: str
     section: str
     statement: str
+    why: str
     figures: tuple[str, ...]
     state: str
     reason: str
@@ -74,9 +76,9 @@ def claims_table() -> dict[str, list[dict[str, Any]]]:
     """The ledger as ``theodolite claims --json`` gives it. Imports neither torch nor a property.
 
     Returns:
-        ``{"claims": [{"id", "chapter", "statement", "state", "reason", "properties", "mutants"}]}``
-        where properties are "test_file.py::test_name" and mutants are names. A mutant that is
-        equivalent to correct code proves nothing and is left out.
+        ``{"claims": [{"id", "chapter", "statement", "why", "state", "reason", "properties",
+        "mutants"}]}`` where properties are "test_file.py::test_name" and mutants are names. A
+        mutant that is equivalent to correct code proves nothing and is left out.
     """
     properties, mutants = find_properties(), find_mutants()
     return {
@@ -85,6 +87,7 @@ def claims_table() -> dict[str, list[dict[str, Any]]]:
                 "id": each.id,
                 "chapter": each.chapter,
                 "statement": each.statement,
+                "why": each.why,
                 "state": each.state,
                 "reason": each.reason,
                 "properties": _properties_of(each, properties),
@@ -148,6 +151,7 @@ def _claim(entry: dict[str, Any], sections: dict[str, str]) -> Claim:
         scope=entry["scope"],
         section=sections[entry["section"]],
         statement=entry["statement"],
+        why=entry["why"],
         figures=tuple(entry.get("figures", ())),
         state=state,
         reason=reason,
@@ -163,7 +167,7 @@ def _mutants_of(claim: Claim, mutants: list[MutantSource]) -> list[str]:
 
 
 def _prose(claim: Claim) -> str:
-    parts = [claim.statement]
+    parts = [claim.statement, f"*Why:* {claim.why}"]
     if claim.figures:
         parts.append(f"Printed: {'; '.join(claim.figures)}.")
     if claim.state != "checked":

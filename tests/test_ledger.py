@@ -1,5 +1,6 @@
 """The ledger, the properties and the mutants name each other, both ways."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -39,6 +40,19 @@ def test_a_claim_is_a_sentence_with_a_state(claim):
     assert claim.state in STATES
     assert set(claim.scope) <= set(SCOPES)
     assert (claim.state == "checked") == (not claim.reason)
+
+
+@pytest.mark.parametrize("claim", LEDGER, ids=lambda claim: claim.id)
+def test_a_claim_says_in_one_or_two_sentences_why_it_must_hold(claim):
+    assert claim.why.endswith(".")
+    assert 1 <= len(re.findall(r"[.!?](?=\s|$)", claim.why)) <= 2
+    assert 80 <= len(claim.why) <= 300
+    assert claim.why != claim.statement
+    assert TABLE[claim.id]["why"] == claim.why
+
+
+def test_no_two_claims_have_the_same_reason():
+    assert len({claim.why for claim in LEDGER}) == len(LEDGER)
 
 
 @pytest.mark.parametrize("claim", LEDGER, ids=lambda claim: claim.id)
