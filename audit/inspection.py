@@ -8,7 +8,6 @@ from typing import Any
 from torch import nn
 
 from theodolite.fixtures.anatomy import Anatomy
-from theodolite.fixtures.declarations import require_declarable
 from theodolite.fixtures.subject import Subject
 
 
@@ -36,16 +35,14 @@ def inspect(
         SubjectError: If the subject cannot be loaded or called.
         UsageError: If an argument means nothing; says which would.
     """
-    require_declarable(declare or {})
-    if not isinstance(subject, Subject):
-        subject = Subject.load(
-            subject,
-            settings=settings,
-            declarations=declare,
-            as_configured=as_configured,
-            seconds=time_limit,
-        )
+    loaded = Subject.load(
+        subject,
+        settings=settings,
+        declarations=declare,
+        as_configured=as_configured,
+        seconds=time_limit,
+    )
     try:
-        return subject.anatomy
+        return loaded.anatomy
     finally:
-        subject.restore()
+        loaded.restore()

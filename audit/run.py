@@ -15,7 +15,6 @@ import pytest
 from torch import nn
 
 import theodolite.properties
-from theodolite.fixtures.declarations import require_declarable
 from theodolite.fixtures.errors import UsageError
 from theodolite.fixtures.plugin import AUDITED, PROPERTY
 from theodolite.fixtures.results import Result
@@ -66,30 +65,28 @@ def audit(
     """
     if budget not in BUDGETS:
         raise UsageError(f"no budget is called {budget!r}; there are {', '.join(BUDGETS)}")
-    require_declarable(declare or {})
-    if not isinstance(subject, Subject):
-        subject = Subject.load(
-            subject,
-            settings=settings,
-            declarations=declare,
-            as_configured=as_configured,
-            seconds=time_limit,
-        )
+    loaded = Subject.load(
+        subject,
+        settings=settings,
+        declarations=declare,
+        as_configured=as_configured,
+        seconds=time_limit,
+    )
     wanted = [select] if isinstance(select, str) else select
-    collector = _Collector(subject, wanted, budget, progress, explore=explore)
+    collector = _Collector(loaded, wanted, budget, progress, explore=explore)
     began = time.perf_counter()
     try:
         _run_pytest(collector)
     finally:
-        subject.restore()
+        loaded.restore()
     checks = collector.checks(dict(expected_failures or {}))
     return Report(
-        subject=subject.name,
+        subject=loaded.name,
         checks=tuple(checks),
-        notes=tuple(subject.notes),
-        passes=subject.passes,
+        notes=tuple(loaded.notes),
+        passes=loaded.passes,
         seconds=time.perf_counter() - began,
-        anatomy=_anatomy_of(subject),
+        anatomy=_anatomy_of(loaded),
     )
 
 
