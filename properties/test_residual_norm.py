@@ -118,8 +118,13 @@ def test_under_pre_norm_the_stream_grows_with_depth() -> None:
         bound=1.25,
         remedy="is the trunk rescaled on its way?",
     )
-    post = _rms_by_depth("post", seed=0)[1:]
-    judge(post, 1.0, bound=1e-4, says="under post-norm the stream's RMS stays 1", axes=("quarter",))
+    judge(
+        _rms_by_depth("post", seed=0)[1:],
+        1.0,
+        bound=1e-5,  # epsilon's share is 1e-5/2s², and adding a branch keeps s² above 1/2
+        says="under post-norm the stream's RMS stays 1",
+        axes=("quarter",),
+    )
 
 
 @claim("RES-5")
