@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree as ET
 
+from theodolite.explanation import as_text
 from theodolite.report import Report
 
 _TAGS = {
@@ -32,7 +33,11 @@ def to_junit(report: Report) -> str:
             suite, "testcase", classname=group, name=name, time=f"{check.seconds:.3f}"
         )
         if check.outcome in _TAGS:
-            ET.SubElement(case, _TAGS[check.outcome], message=check.message, type=check.component)
+            entry = ET.SubElement(
+                case, _TAGS[check.outcome], message=check.message, type=check.component
+            )
+            if check.outcome in ("failed", "error"):
+                entry.text = as_text(check, report)
     if report.error is not None:
         case = ET.SubElement(suite, "testcase", classname="subject", name="load")
         ET.SubElement(case, "error", message=report.error)

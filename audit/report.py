@@ -31,6 +31,11 @@ class Check:
         seconds: Time it took.
         cause: A short name of the likely fault, where the check can tell.
         reproduce: A command that runs this check alone.
+        expected: What ought to hold where it failed, as a clause; "" if it passed.
+        remedy: What to look at first; "" if it passed.
+        view: The view of the subject in which that was measured, where there are several.
+        script: A file that shows the failure without Theodolite, where one was written.
+        no_script: Why there is none, where one was asked for.
     """
 
     id: str
@@ -44,6 +49,11 @@ class Check:
     seconds: float = 0.0
     cause: str | None = None
     reproduce: str = ""
+    expected: str = ""
+    remedy: str = ""
+    view: str | None = None
+    script: str = ""
+    no_script: str = ""
 
     @classmethod
     def merge(cls, results: Sequence[Result], *, reproduce: str = "") -> Check:
@@ -65,6 +75,9 @@ class Check:
             seconds=sum(r["seconds"] for r in results),
             cause=worst["cause"],
             reproduce=reproduce if worst["outcome"] in ("failed", "error") else "",
+            expected=worst["says"],
+            remedy=worst["remedy"],
+            view=nearest["view"],
         )
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.panel import Panel
+from rich.table import Table
 from rich.text import Text
 
-from theodolite.properties.ledger import load_ledger
+from theodolite.explanation import explanation
 from theodolite.report import Check, Report
 
 _COLOURS = {"pass": "green", "fail": "red", "error": "yellow"}
@@ -24,9 +25,9 @@ def render(report: Report, console: Console) -> None:
         groups.setdefault(check.id.partition(".")[0], []).append(check)
     for name, checks in groups.items():
         console.print(_line(name, checks))
-    statements = {claim.id: claim.statement for claim in load_ledger()} if report.failures else {}
+    explained: set[str] = set()
     for check in report.failures:
-        console.print(_panel(check, statements))
+        console.print(_panel(check, report, explained))
     console.print(_conclusion(report))
 
 
@@ -54,17 +55,18 @@ def _line(name: str, checks: list[Check]) -> Text:
     return line
 
 
-def _panel(check: Check, statements: dict[str, str]) -> RenderableType:
-    parts: list[RenderableType] = [Text(check.message)]
-    parts += [
-        Text.assemble((f"{claim}  ", "bold"), statements[claim])
-        for claim in check.claims
-        if claim in statements
-    ]
-    if check.reproduce:
-        parts.append(Text(f"again: {check.reproduce}", style="dim"))
+def _panel(check: Check, report: Report, explained: set[str]) -> RenderableType:
+    """One failure: what was expected and measured, why it must hold, what it may be, what to run.
+
+    A claim is explained once: panels of the same claim further down name it only.
+    """
+    rows = Table.grid(padding=(0, 1))
+    rows.add_column(style="dim", no_wrap=True)
+    rows.add_column(overflow="fold")
+    for name, text in explanation(check, report, explained):
+        rows.add_row(name, Text(text))
     return Panel(
-        Group(*parts), title=f"{check.id} · {check.component}", title_align="left", style="red"
+        rows, title=f"{check.id} · {check.component}", title_align="left", border_style="red"
     )
 
 
