@@ -8,6 +8,7 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from theodolite.fixtures.plugin import AUDITED, PROPERTY
 from theodolite.fixtures.results import Result
 from theodolite.fixtures.strategies import without_shrinking
 from theodolite.fixtures.subject import Subject
+from theodolite.properties.source import find_properties
 from theodolite.report import Check, Report
 
 BUDGETS = ("quick", "standard", "thorough")
@@ -76,7 +78,7 @@ def audit(
     collector = _Collector(loaded, wanted, budget, progress, explore=explore)
     began = time.perf_counter()
     try:
-        _run_pytest(collector)
+        _run_pytest(collector, wanted)
     finally:
         loaded.restore()
     checks = collector.checks(dict(expected_failures or {}))
@@ -119,7 +121,6 @@ class _Collector:
         self._progress = progress
         self._planned: dict[str, int] = {}
         self._done = 0
-        self._known: set[str] = set()
         self._broken: dict[str, str] = {}
         self._results: dict[str, list[Result]] = {}
 
@@ -137,7 +138,6 @@ class _Collector:
             check = marker.kwargs.get("check") if marker else None
             if check is None:
                 continue
-            self._known.add(check)
             callspec = getattr(item, "callspec", None)
             view = callspec.params.get("view") if callspec is not None else None
             if self._views is not None and view not in self._views:
@@ -169,11 +169,11 @@ class _Collector:
             (expected, "expected failures name"),
             (self._select or (), "select names"),
         ):
-            strange = [n for n in names if not any(_matches(known, n) for known in self._known)]
+            strange = [name for name in names if not _files_of(name)]
             if strange:
                 raise UsageError(
                     f"{what} {strange[0]!r}, which is no check; there are: "
-                    + ", ".join(sorted(self._known))
+                    + ", ".join(sorted(_homes()))
                 )
         checks = [
             Check(module, (), "", "error", f"its checks cannot be loaded: {why}")
@@ -195,6 +195,21 @@ def _matches(check: str, name: str) -> bool:
     return check == name or check.startswith(name + ".")
 
 
+@cache
+def _homes() -> dict[str, set[str]]:
+    """The files in which the properties of each check stand."""
+    homes: dict[str, set[str]] = {}
+    for each in find_properties(_FOLDER):
+        if each.check is not None:
+            homes.setdefault(each.check, set()).add(each.name.partition("::")[0])
+    return homes
+
+
+def _files_of(name: str) -> set[str]:
+    """The files of the checks that `name` selects; none for a name that means nothing."""
+    return {file for check, files in _homes().items() if _matches(check, name) for file in files}
+
+
 def _expected(check: Check, reason: str | None) -> Check:
     if reason is None:
         return check
@@ -214,25 +229,35 @@ def _expected(check: Check, reason: str | None) -> Check:
     return check
 
 
-def _run_pytest(collector: _Collector) -> None:
-    folder = Path(theodolite.properties.__file__).parent
+_FOLDER = Path(theodolite.properties.__file__).parent
+
+_NEEDLESS = (
+    "cacheprovider",
+    "doctest",
+    "faulthandler",
+    "junitxml",
+    "logging",
+    "terminal",
+    "threadexception",
+    "unittest",
+    "unraisableexception",
+)
+"""Plugins of pytest's own that an audit pays for at every property and makes no use of."""
+
+
+def _run_pytest(collector: _Collector, select: Sequence[str] | None) -> None:
+    chosen = sorted({file for name in select or () for file in _files_of(name)})
+    if select is not None and not chosen:
+        return  # the names mean nothing: there is nothing to run
     arguments = [
-        str(folder),
-        f"--rootdir={folder}",
-        f"--config-file={folder / 'audit.ini'}",
+        *(str(_FOLDER / file) for file in chosen or [""]),
+        f"--rootdir={_FOLDER}",
+        f"--config-file={_FOLDER / 'audit.ini'}",
         "--noconftest",
         "--continue-on-collection-errors",
         "--disable-plugin-autoload",
-        "-p",
-        "theodolite.fixtures.plugin",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:terminal",
-        "-p",
-        "no:faulthandler",
-        "-p",
-        "no:unraisableexception",
+        "-ptheodolite.fixtures.plugin",
+        *(f"-pno:{name}" for name in _NEEDLESS),
         "--capture=sys",
     ]
     with _sealed(), contextlib.redirect_stdout(io.StringIO()):
