@@ -68,8 +68,8 @@ def find_mutants(folder: Path = PROPERTIES / "mutants") -> list[MutantSource]:
             source=call.options.get("source", "own"),
             equivalent=call.options.get("equivalent"),
         )
-        for path in sorted(folder.glob("*.py"))
-        for _, function, call in _decorated(path, "mutant")
+        for path in sorted([*folder.glob("*.py"), *folder.glob("portable/*.py")])
+        for _, function, call in _decorated(path, "mutant", "portable")
     ]
 
 
@@ -79,14 +79,14 @@ class _Call:
     options: dict[str, Any]
 
 
-def _decorated(path: Path, decorator: str) -> Iterator[tuple[str, ast.FunctionDef, _Call]]:
+def _decorated(path: Path, *decorators: str) -> Iterator[tuple[str, ast.FunctionDef, _Call]]:
     tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
     for name, function in _functions(tree, ""):
         for node in function.decorator_list:
             if (
                 isinstance(node, ast.Call)
                 and isinstance(node.func, ast.Name)
-                and node.func.id == decorator
+                and node.func.id in decorators
             ):
                 yield name, function, _read(node, path)
 

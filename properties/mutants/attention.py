@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -11,18 +10,6 @@ from torch import Tensor
 
 from theodolite.properties.mutants.registry import Patch, mutant
 from theodolite.reference import attention
-
-
-@mutant("softmax-over-queries", component="softmax", breaks=("ATT-1", "ATT-2"))
-def _(patch: Patch) -> None:
-    """Softmax runs over the queries instead of the keys."""
-
-    def weights(scores: Tensor, visible: Tensor | None = None) -> Tensor:
-        if visible is not None:
-            scores = scores.masked_fill(~visible, float("-inf"))
-        return scores.softmax(dim=-2).nan_to_num()
-
-    patch.replace(attention.attention_weights, weights)
 
 
 @mutant("weights-by-plain-sum", component="softmax", breaks=("ATT-2",))
@@ -45,34 +32,6 @@ def _(patch: Patch) -> None:
         if visible is not None:
             scores = scores.masked_fill(~visible, -50.0)
         return scores.softmax(dim=-1)
-
-    patch.replace(attention.attention_weights, weights)
-
-
-@mutant("mask-shows-the-next", component="mask", breaks=("ATT-2", "AVG-3"))
-def _(patch: Patch) -> None:
-    """The triangle is one too wide: each query sees the key after its own."""
-
-    def mask(queries: int, keys: int | None = None, *, device: Any = None) -> Tensor:
-        keys = queries if keys is None else keys
-        visible = torch.ones(queries, keys, dtype=torch.bool, device=device)
-        return visible.tril(keys - queries + 1)
-
-    patch.replace(attention.causal_mask, mask)
-
-
-@mutant(
-    "mask-after-softmax",
-    component="mask",
-    breaks=("ATT-1", "ATT-3"),
-    source="huggingface/pytorch-image-models#2236",
-)
-def _(patch: Patch) -> None:
-    """Weights of later keys are set to zero after softmax and not renormalised."""
-
-    def weights(scores: Tensor, visible: Tensor | None = None) -> Tensor:
-        full = scores.softmax(dim=-1)
-        return full if visible is None else full * visible
 
     patch.replace(attention.attention_weights, weights)
 
@@ -140,17 +99,6 @@ def _(patch: Patch) -> None:
     patch.replace(attention.attention_weights, weights)
 
 
-@mutant("values-activated", component="attention", breaks=("ATT-7",))
-def _(patch: Patch) -> None:
-    """Values pass a tanh before they are averaged."""
-    plain = attention.scaled_dot_product_attention
-
-    def attend(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
-        return plain(query, key, value.tanh(), **options)
-
-    patch.replace(plain, attend)
-
-
 @mutant("no-softmax", component="attention", breaks=("ATT-7",))
 def _(patch: Patch) -> None:
     """Scores weigh the values as they are, so the output is linear in Q and K too."""
@@ -159,27 +107,6 @@ def _(patch: Patch) -> None:
         return scores if visible is None else scores.masked_fill(~visible, 0.0)
 
     patch.replace(attention.attention_weights, weights)
-
-
-@mutant("scores-by-distance", component="attention", breaks=("ATT-1", "ATT-8"))
-def _(patch: Patch) -> None:
-    """A score is minus the squared distance of query and key, not their product."""
-
-    def scores(query: Tensor, key: Tensor, **_: Any) -> Tensor:
-        return -torch.cdist(query, key).square() / (2 * math.sqrt(query.shape[-1]))
-
-    patch.replace(attention.attention_scores, scores)
-
-
-@mutant("scores-by-cosine", component="attention", breaks=("ATT-8",))
-def _(patch: Patch) -> None:
-    """Queries and keys are brought to unit length before their product."""
-    plain = attention.attention_scores
-
-    def scores(query: Tensor, key: Tensor, **options: Any) -> Tensor:
-        return plain(F.normalize(query, dim=-1), F.normalize(key, dim=-1), **options)
-
-    patch.replace(plain, scores)
 
 
 @mutant("weights-ignore-the-query", component="attention", breaks=("ATT-8",))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from theodolite.properties.mutants.registry import Patch, mutant
-from theodolite.reference import attention, feed_forward, model, norm, rotary
+from theodolite.reference import attention, model, rotary
 from theodolite.reference.attention import MultiHeadAttention
 
 MaskMaker = Callable[[int, int, Any], Tensor]
@@ -40,45 +40,6 @@ def _with_attend(patch: Patch, change: Callable[[dict[str, Any]], None]) -> None
         return original(self, *projected, **options)
 
     patch.method(MultiHeadAttention, "attend", attend)
-
-
-@mutant(
-    "mask-transposed",
-    component="mask",
-    breaks=("ATT-4", "AUD-2"),
-    source="pytorch/examples#649",
-)
-def _(patch: Patch) -> None:
-    """The triangle is transposed: it hides the past and shows the future."""
-    _with_mask(patch, lambda q, k, device: torch.ones(q, k, device=device).bool().triu())
-
-
-@mutant("mask-missing", component="mask", breaks=("ATT-4", "AUD-2"))
-def _(patch: Patch) -> None:
-    """Nothing is hidden."""
-    _with_mask(patch, lambda q, k, device: torch.ones(q, k, device=device).bool())
-
-
-@mutant("mask-in-blocks-of-four", component="mask", breaks=("ATT-4", "AUD-2"))
-def _(patch: Patch) -> None:
-    """Within a block of four positions every key is visible: at multiples of four nothing leaks."""
-
-    def make(queries: int, keys: int, device: Any) -> Tensor:
-        row = torch.arange(keys - queries, keys, device=device)[:, None] // 4
-        return torch.arange(keys, device=device)[None] // 4 <= row
-
-    _with_mask(patch, make)
-
-
-@mutant(
-    "mask-filled-with-minus-ten-thousand",
-    component="mask",
-    breaks=("ATT-4",),
-    source="karpathy/minGPT#75",
-)
-def _(patch: Patch) -> None:
-    """Masked scores are set to -1e4: large scores, which training finds, lie below that."""
-    _with_weights(patch, lambda scores, seen: scores.masked_fill(~seen, -1e4).softmax(-1))
 
 
 @mutant(
@@ -135,22 +96,6 @@ def _(patch: Patch) -> None:
     patch.replace(original, fused)
 
 
-@mutant(
-    "softmax-over-the-batch",
-    component="softmax",
-    breaks=("AUD-3",),
-    source="PetrochukM/PyTorch-NLP#2",
-)
-def _(patch: Patch) -> None:
-    """Softmax runs over axis 0 of (B·H, T, T)."""
-
-    def weigh(scores: Tensor, seen: Tensor) -> Tensor:
-        filled = scores.masked_fill(~seen, float("-inf"))
-        return filled.flatten(0, 1).softmax(0).reshape(scores.shape).nan_to_num()
-
-    _with_weights(patch, weigh)
-
-
 @mutant("heads-joined-without-transposing", component="heads", breaks=("ATT-4", "AUD-2"))
 def _(patch: Patch) -> None:
     """(B, H, T, d) is flattened to (B, T, H·d) as it lies: positions and heads are scrambled."""
@@ -163,52 +108,6 @@ def _(patch: Patch) -> None:
         return apart.reshape(B, T, C)
 
     patch.method(MultiHeadAttention, "attend", attend)
-
-
-@mutant("norm-over-time-in-the-model", component="norm", breaks=("ATT-4", "AUD-2"))
-def _(patch: Patch) -> None:
-    """The mean square is taken over positions as well as channels."""
-
-    def forward(self: norm.RMSNorm, x: Tensor) -> Tensor:
-        square = x.pow(2).mean((-2, -1), keepdim=True)
-        return x * torch.rsqrt(square + self.eps) * self.weight
-
-    patch.method(norm.RMSNorm, "forward", forward)
-
-
-@mutant("feed-forward-sees-the-sequence", component="feed_forward", breaks=("ATT-4",))
-def _(patch: Patch) -> None:
-    """A thousandth of the mean over all positions is added to the feed-forward's output."""
-    original = feed_forward.SwiGLU.forward
-
-    def forward(self: feed_forward.SwiGLU, x: Tensor) -> Tensor:
-        return original(self, x) + 1e-3 * x.mean(1, keepdim=True)
-
-    patch.method(feed_forward.SwiGLU, "forward", forward)
-
-
-@mutant("scale-by-the-length", component="scale", breaks=("AUD-2",))
-def _(patch: Patch) -> None:
-    """Scores are divided by √T instead of √d: a prefix gives other logits."""
-    original = attention.attention_scores
-
-    def scores(query: Tensor, key: Tensor, **options: Any) -> Tensor:
-        return original(query, key, **{**options, "scale": key.shape[-2] ** -0.5})
-
-    patch.replace(original, scores)
-
-
-@mutant("past-hidden-but-the-first", component="attention", breaks=("ATT-5",))
-def _(patch: Patch) -> None:
-    """Each query sees itself and the first key: a triangle lined up with the wrong corner."""
-
-    def make(queries: int, keys: int, device: Any) -> Tensor:
-        itself = torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)
-        itself = itself.triu(keys - queries)
-        itself[:, 0] = True
-        return itself
-
-    _with_mask(patch, make)
 
 
 @mutant("attention-not-added", component="attention", breaks=("ATT-5",))

@@ -32,44 +32,10 @@ def _replace_activation(patch: Patch, activation: Any) -> None:
     patch.method(feed_forward.FeedForward, "forward", forward)
 
 
-@mutant(
-    "swiglu-activates-the-other-branch",
-    component="feed_forward",
-    breaks=("FFN-2",),
-    source="ml-explore/mlx-lm#767",
-)
-def _(patch: Patch) -> None:
-    """SiLU is applied to the linear branch."""
-    _replace_gating(patch, lambda gate, up: gate * F.silu(up))
-
-
-@mutant(
-    "swiglu-without-gate",
-    component="feed_forward",
-    breaks=("FFN-2",),
-    source="google-research/timesfm#493",
-)
-def _(patch: Patch) -> None:
-    """The second branch is left out: a plain SiLU network."""
-    _replace_gating(patch, lambda gate, up: F.silu(gate))  # noqa: ARG005 - the fault
-
-
-@mutant("swiglu-by-sigmoid", component="feed_forward", breaks=("FFN-2",))
-def _(patch: Patch) -> None:
-    """The gate is σ(z), not z·σ(z)."""
-    _replace_gating(patch, lambda gate, up: gate.sigmoid() * up)
-
-
 @mutant("swiglu-by-gelu", component="feed_forward", breaks=("FFN-2",))
 def _(patch: Patch) -> None:
     """The gate is GELU's, which looks much like SiLU."""
     _replace_gating(patch, lambda gate, up: F.gelu(gate) * up)
-
-
-@mutant("swiglu-adds-its-branches", component="feed_forward", breaks=("FFN-2",))
-def _(patch: Patch) -> None:
-    """The branches are added instead of multiplied."""
-    _replace_gating(patch, lambda gate, up: F.silu(gate) + up)
 
 
 @mutant("feed-forward-mixes-a-little-time", component="feed_forward", breaks=("FFN-1",))

@@ -65,33 +65,6 @@ def _(patch: Patch) -> None:
     _change_written(patch, cut)
 
 
-@mutant("prompt-overwritten", component="generation", breaks=("GEN-1",))
-def _(patch: Patch) -> None:
-    """The first new token is written over the last of the prompt, in the caller's own tensor."""
-
-    def overwrite(written: Tensor, ids: Tensor, _: int | None) -> Tensor:
-        ids[:, -1] = written[:, -1]
-        return written
-
-    _change_written(patch, overwrite)
-
-
-@mutant("one-token-too-few", component="generation", breaks=("GEN-1",))
-def _(patch: Patch) -> None:
-    """The last token is drawn and not returned."""
-    _change_written(
-        patch, lambda written, ids, _: written[:, : max(ids.shape[1], written.shape[1] - 1)]
-    )
-
-
-@mutant("ids-counted-from-one", component="vocabulary", breaks=("GEN-1",))
-def _(patch: Patch) -> None:
-    """New ids are one too high, the highest of them outside the vocabulary."""
-    _change_written(
-        patch, lambda written, ids, _: torch.cat((ids, written[:, ids.shape[1] :] + 1), dim=1)
-    )
-
-
 @mutant("generator-not-handed-on", component="generation", breaks=("GEN-1",))
 def _(patch: Patch) -> None:
     """Draws come from torch's own generator, whatever the caller gives."""
@@ -133,12 +106,6 @@ def _(patch: Patch) -> None:
     _read(patch, lambda ids, context: ids[:, -context:], position=0)
 
 
-@mutant("always-the-likeliest", component="generation", breaks=("GEN-3",))
-def _(patch: Patch) -> None:
-    """The likeliest token is taken instead of a draw."""
-    patch.replace(generation.sample, lambda logits, **_: logits.argmax(dim=-1, keepdim=True))
-
-
 def _change_distribution(patch: Patch, change: Callable[[Tensor], Tensor]) -> None:
     """Change the logits before anything else is done with them."""
     original = generation.distribution
@@ -147,29 +114,6 @@ def _change_distribution(patch: Patch, change: Callable[[Tensor], Tensor]) -> No
         return original(change(logits), **options)
 
     patch.replace(original, distribution)
-
-
-@mutant("temperature-ten-percent-high", component="generation", breaks=("GEN-3",))
-def _(patch: Patch) -> None:
-    """Logits are divided by 1.1 times the temperature."""
-    _change_distribution(patch, lambda logits: logits / 1.1)
-
-
-@mutant("softmax-of-the-softmax", component="softmax", breaks=("GEN-3",))
-def _(patch: Patch) -> None:
-    """Probabilities pass the softmax a second time."""
-    _change_distribution(patch, lambda logits: logits.softmax(dim=-1))
-
-
-@mutant("one-draw-for-all-rows", component="generation", breaks=("GEN-3",))
-def _(patch: Patch) -> None:
-    """The first row's draw is given to every row."""
-    original = generation.sample
-
-    def sample(logits: Tensor, **options: Any) -> Tensor:
-        return original(logits[:1], **options).expand(len(logits), 1)
-
-    patch.replace(original, sample)
 
 
 @mutant("generator-started-anew-at-each-step", component="generation", breaks=("GEN-3",))
@@ -186,43 +130,6 @@ def _(patch: Patch) -> None:
         return token
 
     patch.replace(original, sample)
-
-
-@mutant(
-    "top-k-leaves-a-small-chance",
-    component="generation",
-    breaks=("GEN-3",),
-    source="karpathy/minGPT#10",
-)
-def _(patch: Patch) -> None:
-    """Logits outside the k likeliest are set to 1e-10 where -1e10 was meant."""
-    original = generation.distribution
-
-    def distribution(logits: Tensor, *, top_k: int | None = None, **options: Any) -> Tensor:
-        if top_k is not None:
-            least = logits.topk(min(top_k, logits.shape[-1]), dim=-1).values[:, -1:]
-            logits = torch.where(logits < least, 1e-10, logits)
-        return original(logits, **options)
-
-    patch.replace(original, distribution)
-
-
-@mutant("top-p-drops-the-token-that-crosses", component="generation", breaks=("GEN-3",))
-def _(patch: Patch) -> None:
-    """The token with which the probabilities reach p is left out, unless it is the only one."""
-    original = generation.distribution
-
-    def distribution(logits: Tensor, *, top_p: float | None = None, **options: Any) -> Tensor:
-        probabilities = original(logits, **options)
-        if top_p is None:
-            return probabilities
-        ranked, order = probabilities.sort(dim=-1, descending=True)
-        dropped = ranked.cumsum(dim=-1) >= top_p
-        dropped[..., 0] = False
-        kept = probabilities.masked_fill(dropped.scatter(-1, order, dropped), 0.0)
-        return kept / kept.sum(dim=-1, keepdim=True)
-
-    patch.replace(original, distribution)
 
 
 @mutant(

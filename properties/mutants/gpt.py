@@ -68,12 +68,6 @@ def _(patch: Patch) -> None:
     _with_blocks(patch, lambda blocks: blocks[::-1])
 
 
-@mutant("one-block-for-all", component="parameters", breaks=("GPT-1",))
-def _(patch: Patch) -> None:
-    """The first block runs as often as there are blocks; the others never do."""
-    _with_blocks(patch, lambda blocks: blocks[:1] * len(blocks))
-
-
 @mutant("last-block-left-out", component="residual", breaks=("GPT-1",))
 def _(patch: Patch) -> None:
     """The loop over the blocks ends one too early."""
@@ -90,30 +84,6 @@ def _(patch: Patch) -> None:
 def _(patch: Patch) -> None:
     """Logits come as (B, V, T)."""
     _change_logits(patch, lambda logits: logits.transpose(1, 2))
-
-
-@mutant("feed-forward-before-attention", component="residual", breaks=("GPT-1",))
-def _(patch: Patch) -> None:
-    """Each block runs its feed-forward network first."""
-
-    def forward(self: Block, x: Tensor, **options: Any) -> Tensor:
-        x = x + self.feed_forward(self.feed_forward_norm(x))
-        attended: Tensor = self.attention(self.attention_norm(x), **options)
-        return x + attended
-
-    patch.method(Block, "forward", forward)
-
-
-@mutant("sub-layers-in-parallel", component="residual", breaks=("GPT-1",))
-def _(patch: Patch) -> None:
-    """Attention and feed-forward network both read the block's input."""
-
-    def forward(self: Block, x: Tensor, **options: Any) -> Tensor:
-        attended: Tensor = self.attention(self.attention_norm(x), **options)
-        fed: Tensor = self.feed_forward(self.feed_forward_norm(x))
-        return x + attended + fed
-
-    patch.method(Block, "forward", forward)
 
 
 @mutant("formula-without-the-final-norm", component="parameters", breaks=("GPT-2", "GPT-3"))
@@ -149,21 +119,6 @@ def _(patch: Patch) -> None:
 
     original = GPTConfig.shape.fget  # type: ignore[attr-defined]
     patch.method(GPTConfig, "shape", property(fill))
-
-
-@mutant(
-    "tie-broken-after-building",
-    component="tying",
-    breaks=("GPT-3",),
-    source="Modalities/modalities#357",
-)
-def _(patch: Patch) -> None:
-    """The tied head is made anew, so the two weights go separate ways."""
-
-    def untie(gpt: GPT) -> None:
-        gpt.head.weight = nn.Parameter(gpt.head.weight.detach().clone())
-
-    _after_building(patch, untie)
 
 
 @mutant(
@@ -216,49 +171,5 @@ def _(patch: Patch) -> None:
         mean = attention.scaled_dot_product_attention(query, key, value, mask=mask, causal=causal)
         B, H, T, d = mean.shape
         return mean.reshape(B, T, H * d)
-
-    patch.method(MultiHeadAttention, "attend", attend)
-
-
-@mutant("heads-split-by-a-view", component="heads", breaks=("GPT-4",))
-def _(patch: Patch) -> None:
-    """(B, T, C) is viewed straight as (B, H, T, d): no error, and scrambled heads."""
-    original = MultiHeadAttention.project
-
-    def project(self: MultiHeadAttention, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        B, T, _ = x.shape
-        query, key, value = original(self, x)
-        scrambled = [
-            part.transpose(1, 2).reshape(B, -1, T, self.head_width) for part in (query, key, value)
-        ]
-        return scrambled[0], scrambled[1], scrambled[2]
-
-    patch.method(MultiHeadAttention, "project", project)
-
-
-@mutant(
-    "heads-joined-through-contiguous",
-    component="heads",
-    breaks=("GPT-4",),
-    equivalent="contiguous() makes the copy that reshape would make, and then a view is right.",
-)
-def _(patch: Patch) -> None:
-    """The transposed heads are copied into order and then viewed."""
-    fused = MultiHeadAttention.attend
-
-    def attend(
-        self: MultiHeadAttention,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        *,
-        mask: Tensor | None,
-        causal: bool,
-    ) -> Tensor:
-        if self.kv_heads < self.heads or self.softcap is not None:
-            return fused(self, query, key, value, mask=mask, causal=causal)
-        mean = attention.scaled_dot_product_attention(query, key, value, mask=mask, causal=causal)
-        B, H, T, d = mean.shape
-        return mean.transpose(1, 2).contiguous().view(B, T, H * d)
 
     patch.method(MultiHeadAttention, "attend", attend)

@@ -66,56 +66,10 @@ def _(patch: Patch) -> None:
     _replace_loss(patch, lambda z, y, _: F.cross_entropy(z, y.clamp(min=0)))
 
 
-@mutant("ignored-tokens-in-the-denominator", component="loss", breaks=("GPT-5",))
-def _(patch: Patch) -> None:
-    """The sum over counted tokens is divided by the number of all tokens."""
-    _replace_loss(
-        patch,
-        lambda z, y, i: F.cross_entropy(z, y, ignore_index=i, reduction="sum") / len(y),
-    )
-
-
-@mutant("loss-summed", component="loss", breaks=("GPT-5",))
-def _(patch: Patch) -> None:
-    """The loss is the sum over the tokens, so it grows with the batch."""
-    _replace_loss(patch, lambda z, y, i: F.cross_entropy(z, y, ignore_index=i, reduction="sum"))
-
-
-@mutant("loss-in-bits", component="loss", breaks=("GPT-5", "GPT-6"))
-def _(patch: Patch) -> None:
-    """The logarithm is to base 2."""
-    _replace_loss(patch, lambda z, y, i: F.cross_entropy(z, y, ignore_index=i) / math.log(2))
-
-
 @mutant("softmax-before-the-loss", component="loss", breaks=("GPT-5", "GPT-6"))
 def _(patch: Patch) -> None:
     """Probabilities are given to a loss that expects logits."""
     _replace_loss(patch, lambda z, y, i: F.cross_entropy(z.softmax(-1), y, ignore_index=i))
-
-
-@mutant("loss-with-smoothed-labels", component="loss", breaks=("GPT-5",))
-def _(patch: Patch) -> None:
-    """A hundredth of each target is spread over the vocabulary."""
-    _replace_loss(
-        patch, lambda z, y, i: F.cross_entropy(z, y, ignore_index=i, label_smoothing=0.01)
-    )
-
-
-@mutant(
-    "loss-by-gathering-log-probabilities",
-    component="loss",
-    breaks=("GPT-5", "GPT-6"),
-    equivalent="Minus the gathered log-softmax, averaged over counted tokens, is cross-entropy.",
-)
-def _(patch: Patch) -> None:
-    """Log-probabilities of the targets are gathered, masked and averaged by hand."""
-
-    def compute(logits: Tensor, targets: Tensor, ignore_index: int) -> Tensor:
-        counted = targets != ignore_index
-        chosen = logits.log_softmax(-1).gather(-1, targets.clamp(min=0)[:, None])[:, 0]
-        return -chosen[counted].mean()
-
-    _replace_loss(patch, compute)
 
 
 def _after_building(patch: Patch, change: Callable[[GPT], None]) -> None:

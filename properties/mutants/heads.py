@@ -35,17 +35,6 @@ def _(patch: Patch) -> None:
     patch.method(MultiHeadAttention, "attend", attend)
 
 
-@mutant("heads-joined-without-transpose", component="heads", breaks=("MHA-2", "MHA-4"))
-def _(patch: Patch) -> None:
-    """The joined output is read straight from (B, H, T, d) memory, which interleaves heads."""
-
-    def attend(_: Any, query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
-        mean = attention.scaled_dot_product_attention(query, key, value, **options)
-        return mean.reshape(mean.shape[0], mean.shape[2], -1)
-
-    patch.method(MultiHeadAttention, "attend", attend)
-
-
 @mutant("heads-split-without-transpose", component="heads", breaks=("MHA-3",))
 def _(patch: Patch) -> None:
     """(B, T, C) is viewed as (B, H, T, d) outright: heads take stretches of the sequence."""

@@ -21,64 +21,6 @@ def _centred(x: Tensor) -> Tensor:
 
 
 @mutant(
-    "norm-multiplies-by-the-rms",
-    component="norm",
-    breaks=("NORM-1", "NORM-2", "NORM-3"),
-    source="mosaicml/llm-foundry#371",
-)
-def _(patch: Patch) -> None:
-    """The input is divided by the reciprocal root, which multiplies it by its RMS."""
-
-    def forward(self: RMSNorm, x: Tensor) -> Tensor:
-        return x / torch.rsqrt(_mean_square(x) + self.eps) * self.weight
-
-    patch.method(RMSNorm, "forward", forward)
-
-
-@mutant(
-    "rms-norm-by-the-deviation",
-    component="norm",
-    breaks=("NORM-1", "NORM-3"),
-    source="huggingface/pytorch-image-models#2380",
-)
-def _(patch: Patch) -> None:
-    """RMSNorm divides the uncentred input by its standard deviation."""
-
-    def forward(self: RMSNorm, x: Tensor) -> Tensor:
-        variance = x.var(dim=-1, unbiased=False, keepdim=True)
-        return x * torch.rsqrt(variance + self.eps) * self.weight
-
-    patch.method(RMSNorm, "forward", forward)
-
-
-@mutant(
-    "epsilon-outside-the-root",
-    component="norm",
-    breaks=("NORM-1",),
-    source="allenai/OLMo#281",
-)
-def _(patch: Patch) -> None:
-    """Epsilon is added to the RMS instead of to the mean square inside the root."""
-
-    def forward(self: RMSNorm, x: Tensor) -> Tensor:
-        return x / (_mean_square(x).sqrt() + self.eps) * self.weight
-
-    patch.method(RMSNorm, "forward", forward)
-
-
-@mutant("epsilon-left-out", component="norm", breaks=("NORM-1",))
-def _(patch: Patch) -> None:
-    """Nothing keeps the root from zero, though the norm was asked for an epsilon."""
-
-    def forward(self: LayerNorm, x: Tensor) -> Tensor:
-        centred = _centred(x)
-        root = _mean_square(centred).sqrt().clamp(min=1e-30)
-        return centred / root * self.weight + self.bias
-
-    patch.method(LayerNorm, "forward", forward)
-
-
-@mutant(
     "variance-squared",
     component="norm",
     breaks=("NORM-1", "NORM-2", "NORM-3"),
@@ -137,17 +79,6 @@ def _(patch: Patch) -> None:
     patch.method(LayerNorm, "forward", forward)
 
 
-@mutant("gain-one-for-all-channels", component="norm", breaks=("NORM-3",))
-def _(patch: Patch) -> None:
-    """The mean of the gains multiplies every channel."""
-    original = RMSNorm.forward
-
-    def forward(self: RMSNorm, x: Tensor) -> Tensor:
-        return original(self, x) / self.weight * self.weight.mean()
-
-    patch.method(RMSNorm, "forward", forward)
-
-
 @mutant("gain-before-the-division", component="norm", breaks=("NORM-3",))
 def _(patch: Patch) -> None:
     """The gain multiplies the input of the norm, which divides its scale away again."""
@@ -201,17 +132,6 @@ def _(patch: Patch) -> None:
 
     def forward(self: RMSNorm, x: Tensor) -> Tensor:
         return original(self, x + 1e-3 * x.mean(dim=-2, keepdim=True))
-
-    patch.method(RMSNorm, "forward", forward)
-
-
-@mutant("norm-of-half-the-channels", component="norm", breaks=("NORM-1", "NORM-4"))
-def _(patch: Patch) -> None:
-    """The mean square is taken over the first half of the channels alone."""
-
-    def forward(self: RMSNorm, x: Tensor) -> Tensor:
-        half = x[..., : (x.shape[-1] + 1) // 2]
-        return x * torch.rsqrt(_mean_square(half) + self.eps) * self.weight
 
     patch.method(RMSNorm, "forward", forward)
 

@@ -5,7 +5,14 @@
         \"\"\"Scores are not divided by the root of the head width.\"\"\"
         patch.replace(attention.scale, lambda width: 1.0)
 
-The docstring is the fault in one sentence. The decorator's arguments are literals: the claims table
+A portable mutant is written once, for a seam that many hosts have (see `host.seams`):
+
+    @portable("no-scale", seam="scale", component="scale", breaks=("SCL-5",))
+    def _(original: Callable[[Tensor], float], query: Tensor) -> float:
+        \"\"\"Scores are not divided by the root of the head width.\"\"\"
+        return 1.0
+
+The docstring is the fault in one sentence. The decorators' arguments are literals: the claims table
 reads them from the source, without importing torch.
 """
 
@@ -13,65 +20,18 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import ModuleType
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING
 
-PATCHED = ("theodolite.reference", "theodolite.fixtures", "theodolite.properties")
-"""Packages in which `Patch.replace` looks for the object to be replaced."""
+from theodolite.properties.mutants.patching import Patch
 
+if TYPE_CHECKING:
+    from theodolite.properties.mutants.host import Change, Host
 
-class Patch:
-    """Changes that can be undone."""
-
-    def __init__(self) -> None:
-        self._undo: list[tuple[Any, str, Any]] = []
-
-    def replace(self, original: object, replacement: object) -> None:
-        """Put `replacement` wherever a module or a class of ours holds `original` by a name.
-
-        Raises:
-            LookupError: If nothing holds it: the mutant would be the original.
-        """
-        places = [place for place in _holders() if _names_of(place, original)]
-        if not places:
-            raise LookupError(f"no module of ours holds {original!r}: mutate something else")
-        for place in places:
-            for name in _names_of(place, original):
-                self._set(place, name, replacement)
-
-    def method(self, owner: type, name: str, replacement: object) -> None:
-        """Replace the method (or class attribute) `name` of `owner`.
-
-        Raises:
-            LookupError: If `owner` itself does not define it.
-        """
-        if name not in vars(owner):
-            raise LookupError(f"{owner.__name__} does not define {name!r}: name what it does")
-        self._set(owner, name, replacement)
-
-    def value(self, module: ModuleType, name: str, replacement: object) -> None:
-        """Replace the value `name` of one module (a constant, say).
-
-        Raises:
-            LookupError: If the module has no such name.
-        """
-        if name not in vars(module):
-            raise LookupError(f"{module.__name__} has no {name!r}: name what it does hold")
-        self._set(module, name, replacement)
-
-    def undo(self) -> None:
-        """Put everything back, last change first."""
-        while self._undo:
-            place, name, before = self._undo.pop()
-            setattr(place, name, before)
-
-    def _set(self, place: Any, name: str, replacement: object) -> None:
-        self._undo.append((place, name, vars(place)[name]))
-        setattr(place, name, replacement)
+__all__ = ["AUDITED", "Mutant", "Patch", "hosts", "load_mutants", "mutant", "pairs", "portable"]
 
 
 @dataclass(frozen=True)
@@ -84,9 +44,12 @@ class Mutant:
         claims: The claims it breaks: a property of each must fail.
         fault: The fault in one sentence.
         source: "own", or the public thread that reports such a fault.
-        apply: Makes the fault, given a `Patch`.
+        apply: Makes the fault in the reference, given a `Patch`.
         equivalent: None, or why this change is no fault: then every property must still pass.
         chapter: The name of the module that defines it ("attention").
+        seam: Where a portable mutant stands; None for one that is the reference's alone.
+        needs: What a host must have for it to matter (see `host.Host.features`).
+        change: What stands in the seam of a portable mutant.
     """
 
     name: str
@@ -97,13 +60,38 @@ class Mutant:
     apply: Callable[[Patch], None]
     equivalent: str | None
     chapter: str
+    seam: str | None = None
+    needs: tuple[str, ...] = ()
+    change: Change | None = None
+
+    @property
+    def hosts(self) -> tuple[Host, ...]:
+        """The hosts that it can be put into and that can be had here."""
+        return tuple(host for host in hosts() if self._fits(host))
+
+    def _fits(self, host: Host) -> bool:
+        if self.seam is None:
+            return host.name == "reference"
+        return self.seam in host.seams and host.features.issuperset(self.needs)
 
     @contextmanager
-    def applied(self) -> Iterator[None]:
-        """Hold the fault in place for the length of a with block."""
+    def applied(self, host: Host | None = None) -> Iterator[None]:
+        """Hold the fault in place for the length of a with block.
+
+        Args:
+            host: The host that is changed; None for the reference.
+
+        Raises:
+            LookupError: If it cannot be put into that host.
+        """
+        if host is not None and not self._fits(host):
+            raise LookupError(f"{self.name} cannot be put into {host.name}: see Mutant.hosts")
         patch = Patch()
         try:
-            self.apply(patch)
+            if host is None or self.seam is None or self.change is None:
+                self.apply(patch)
+            else:
+                host.wrap(self.seam, self.change, patch)
             yield
         finally:
             patch.undo()
@@ -135,44 +123,108 @@ def mutant(
     """
 
     def register(apply: Callable[[Patch], None]) -> Callable[[Patch], None]:
-        if name in _registered:
-            raise ValueError(f"two mutants are called {name!r}: give one another name")
-        if not breaks:
-            raise ValueError(f"mutant {name!r} names no claim: say in `breaks` which it breaks")
-        fault = " ".join((apply.__doc__ or "").split())
-        if not fault:
-            raise ValueError(f"mutant {name!r} has no docstring: describe the fault in a sentence")
-        chapter = apply.__module__.rpartition(".")[2]
-        _registered[name] = Mutant(
-            name, component, breaks, fault, source, apply, equivalent, chapter
-        )
+        _keep(name, component, breaks, source, equivalent, apply, apply)
         return apply
 
     return register
 
 
+def portable(
+    name: str,
+    *,
+    seam: str,
+    component: str,
+    breaks: tuple[str, ...] = (),
+    source: str = "own",
+    needs: tuple[str, ...] = (),
+    equivalent: str | None = None,
+) -> Callable[[Change], Change]:
+    """Register the decorated function as a mutant of every host that has the seam.
+
+    Args:
+        name: Unique, in words joined by hyphens.
+        seam: Where the function stands; `host.seams` says how it is called there.
+        component: The part at fault.
+        breaks: The claims that it breaks.
+        source: "own", or the public thread that reports such a fault ("owner/repository#1").
+        needs: Features without which the change does nothing, or is no fault.
+        equivalent: Why the change is no fault; then `breaks` names the claims that must still hold.
+
+    Raises:
+        ValueError: If the name is taken, the fault is not described, or no claim is named.
+    """
+
+    def register(change: Change) -> Change:
+        def apply(patch: Patch) -> None:
+            from theodolite.properties.mutants.host import REFERENCE
+
+            REFERENCE.wrap(seam, change, patch)
+
+        _keep(name, component, breaks, source, equivalent, apply, change, seam, needs)
+        return change
+
+    return register
+
+
+def _keep(
+    name: str,
+    component: str,
+    breaks: tuple[str, ...],
+    source: str,
+    equivalent: str | None,
+    apply: Callable[[Patch], None],
+    written: Callable[..., object],
+    seam: str | None = None,
+    needs: tuple[str, ...] = (),
+) -> None:
+    if name in _registered:
+        raise ValueError(f"two mutants are called {name!r}: give one another name")
+    if not breaks:
+        raise ValueError(f"mutant {name!r} names no claim: say in `breaks` which it breaks")
+    fault = " ".join((written.__doc__ or "").split())
+    if not fault:
+        raise ValueError(f"mutant {name!r} has no docstring: describe the fault in a sentence")
+    _registered[name] = Mutant(
+        name=name,
+        component=component,
+        claims=breaks,
+        fault=fault,
+        source=source,
+        apply=apply,
+        equivalent=equivalent,
+        chapter=written.__module__.rpartition(".")[2],
+        seam=seam,
+        needs=needs,
+        change=None if seam is None else written,
+    )
+
+
 def load_mutants() -> list[Mutant]:
     """Every mutant, in the order of chapters and names. Imports torch."""
-    package = importlib.import_module("theodolite.properties.mutants")
-    for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
-        importlib.import_module(module.name)
+    for name in ("theodolite.properties.mutants", "theodolite.properties.mutants.portable"):
+        package = importlib.import_module(name)
+        for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+            importlib.import_module(module.name)
     return sorted(_registered.values(), key=lambda each: (each.chapter, each.name))
 
 
-def _holders() -> list[Any]:
-    modules = [
-        module
-        for name, module in list(sys.modules.items())
-        if module is not None and name.startswith(PATCHED)
-    ]
-    classes = {
-        id(value): value
-        for module in modules
-        for value in vars(module).values()
-        if isinstance(value, type) and value.__module__.startswith(PATCHED)
-    }
-    return [*modules, *classes.values()]
+def hosts() -> tuple[Host, ...]:
+    """The known-good models that can be had here. Imports torch, and transformers if installed."""
+    from theodolite.properties.mutants.host import available_hosts
+
+    return available_hosts()
 
 
-def _names_of(place: Any, original: object) -> list[str]:
-    return [name for name, value in vars(place).items() if value is original]
+@cache
+def pairs() -> tuple[tuple[Mutant, Host], ...]:
+    """Every mutant with every host that an audit can show it in: see `AUDITED`."""
+    return tuple(
+        (mutant, host)
+        for mutant in load_mutants()
+        for host in mutant.hosts
+        if mutant.seam is not None or mutant.chapter in AUDITED
+    )
+
+
+AUDITED = ("causality", "inside", "order", "relations", "serving")
+"""Chapters of the reference's own mutants that change how a whole model behaves."""

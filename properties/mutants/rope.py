@@ -49,22 +49,6 @@ def _replace_frequencies(patch: Patch, exponent_of: Any) -> None:
 
 
 @mutant(
-    "rope-angles-in-bfloat16",
-    component="rope",
-    breaks=("ROPE-1", "ROPE-2", "ROPE-7"),
-    source="EleutherAI/gpt-neox#1003",
-)
-def _(patch: Patch) -> None:
-    """Positions and frequencies are multiplied in bfloat16."""
-
-    def angles_of(positions: Tensor, frequencies: Tensor) -> Tensor:
-        rounded = frequencies.to(torch.bfloat16)
-        return (positions[..., None].to(torch.bfloat16) * rounded).double()
-
-    _replace_angles(patch, angles_of)
-
-
-@mutant(
     "rope-angles-in-the-type-of-queries",
     component="rope",
     breaks=("ROPE-5",),
@@ -85,18 +69,6 @@ def _(patch: Patch) -> None:
     _replace_angles(patch, angles_of)
 
 
-@mutant("rope-quadratic-angle", component="rope", breaks=("ROPE-1", "ROPE-2", "ROPE-9"))
-def _(patch: Patch) -> None:
-    """The angle grows faster than the position."""
-    _replace_angles(patch, lambda m, theta: (m + m * m / 1000)[..., None] * theta)
-
-
-@mutant("rope-ignores-positions", component="rope", breaks=("ROPE-1", "ROPE-8"))
-def _(patch: Patch) -> None:
-    """Every position is turned as position 1 is."""
-    _replace_angles(patch, lambda m, theta: torch.ones_like(m)[..., None] * theta)
-
-
 @mutant("rope-positions-from-one", component="rope", breaks=("ROPE-2",))
 def _(patch: Patch) -> None:
     """The first position turns by one step instead of none."""
@@ -107,24 +79,6 @@ def _(patch: Patch) -> None:
 def _(patch: Patch) -> None:
     """A call's positions are counted from its first one, so every chunk starts at 0."""
     _replace_angles(patch, lambda m, theta: (m - m[..., :1])[..., None] * theta)
-
-
-@mutant("rope-exponent-i-over-d", component="rope", breaks=("ROPE-3", "ROPE-7"))
-def _(patch: Patch) -> None:
-    """The exponent is i/d for pair i, not 2i/d: the slowest pairs are a hundred times too fast."""
-    _replace_frequencies(patch, lambda pairs, width: pairs / width)
-
-
-@mutant("rope-exponent-over-d-minus-2", component="rope", breaks=("ROPE-3",))
-def _(patch: Patch) -> None:
-    """Frequencies are spread so that the last is 1/base exactly."""
-    _replace_frequencies(patch, lambda pairs, width: 2 * pairs / max(width - 2, 1))
-
-
-@mutant("rope-frequencies-reversed", component="rope", breaks=("ROPE-3", "ROPE-6"))
-def _(patch: Patch) -> None:
-    """The first channels turn slowest."""
-    _replace_frequencies(patch, lambda pairs, width: 2 * pairs.flip(0) / width)
 
 
 @mutant(
@@ -292,32 +246,6 @@ def _replace_turning(patch: Patch, turn: Any) -> None:
     patch.method(attention.MultiHeadAttention, "forward", forward)
 
 
-@mutant("rope-on-values", component="rope", breaks=("ROPE-4",))
-def _(patch: Patch) -> None:
-    """Values are turned as well."""
-    turn = rotary.apply_rotation
-    _replace_turning(patch, lambda *qkv_r: tuple(turn(each, qkv_r[3]) for each in qkv_r[:3]))
-
-
-@mutant("rope-on-queries-alone", component="rope", breaks=("ROPE-4", "ROPE-9"))
-def _(patch: Patch) -> None:
-    """Keys are left as they are."""
-    turn = rotary.apply_rotation
-    _replace_turning(patch, lambda q, k, v, rotation: (turn(q, rotation), k, v))
-
-
-@mutant("rope-keys-one-late", component="rope", breaks=("ROPE-4",))
-def _(patch: Patch) -> None:
-    """Keys take the angles of the position after their own: scores stay relative."""
-    turn = rotary.apply_rotation
-
-    def one_late(q: Tensor, k: Tensor, v: Tensor, at: Rotation) -> tuple[Tensor, Tensor, Tensor]:
-        step = Rotation(at.cosine[1], at.sine[1], at.pairing)
-        return turn(q, at), turn(turn(k, at), step), v
-
-    _replace_turning(patch, one_late)
-
-
 @mutant("rope-missing-in-the-last-layer", component="rope", breaks=("ROPE-4",))
 def _(patch: Patch) -> None:
     """The last block attends without positions."""
@@ -361,14 +289,3 @@ def _(patch: Patch) -> None:
 def _(patch: Patch) -> None:
     """Later positions of one call start at 0 again."""
     _replace_angles(patch, lambda m, theta: torch.arange(m.shape[-1])[..., None] * theta)
-
-
-@mutant(
-    "rope-turns-the-other-way",
-    component="rope",
-    breaks=("ROPE-2", "ROPE-3", "ROPE-5", "ROPE-7", "ROPE-8", "ROPE-9"),
-    equivalent="Scores depend on m - n alone, whichever way both turn.",
-)
-def _(patch: Patch) -> None:
-    """Positions turn clockwise."""
-    _replace_angles(patch, lambda m, theta: -m[..., None] * theta)

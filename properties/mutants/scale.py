@@ -24,54 +24,10 @@ def _scale_by(patch: Patch, factor_at: Any) -> None:
     patch.replace(plain, scores)
 
 
-@mutant("no-scale", component="scale", breaks=("SCL-2", "SCL-4", "SCL-5"))
-def _(patch: Patch) -> None:
-    """Scores are not divided at all."""
-    _scale_by(patch, lambda _: 1.0)
-
-
-@mutant("scale-by-width-not-its-root", component="scale", breaks=("SCL-2", "SCL-4", "SCL-5"))
-def _(patch: Patch) -> None:
-    """Scores are divided by the head width instead of its root."""
-    _scale_by(patch, lambda width: 1 / width)
-
-
-@mutant("scale-fifteen-percent-off", component="scale", breaks=("SCL-2", "SCL-5"))
-def _(patch: Patch) -> None:
-    """Scores are divided by √(1.15·d), so that their variance is 13 % too small."""
-    _scale_by(patch, lambda width: 1 / math.sqrt(1.15 * width))
-
-
 @mutant("scale-fixed-at-width-64", component="scale", breaks=("SCL-2", "SCL-5"))
 def _(patch: Patch) -> None:
     """Scores are divided by 8, right for heads of width 64 only."""
     _scale_by(patch, lambda _: 1 / 8)
-
-
-@mutant("scale-by-model-width", component="scale", breaks=("SCL-5",))
-def _(patch: Patch) -> None:
-    """A layer divides its scores by the root of the model's width."""
-
-    def attend(
-        _: attention.MultiHeadAttention,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        *,
-        mask: Tensor | None,
-        causal: bool,
-    ) -> Tensor:
-        mean = attention.scaled_dot_product_attention(
-            query,
-            key,
-            value,
-            mask=mask,
-            causal=causal,
-            scale=1 / math.sqrt(query.shape[1] * query.shape[-1]),
-        )
-        return mean.transpose(1, 2).flatten(2)
-
-    patch.method(attention.MultiHeadAttention, "attend", attend)
 
 
 @mutant("product-misses-an-eighth", component="scale", breaks=("SCL-1",))

@@ -12,7 +12,7 @@ from theodolite.properties.mutants import load_mutants
 from theodolite.properties.source import find_properties
 
 FOLDER = Path(properties.__file__).parent
-MUTANTS = load_mutants()
+MUTANTS = [each for each in load_mutants() if "reference" in {host.name for host in each.hosts}]
 PROPERTIES = find_properties()
 
 # A run of its own, silent, and without the plugin that collects garbage for a third of a second.
@@ -74,9 +74,16 @@ def run_properties_of(mutant):
     return verdicts
 
 
-@pytest.mark.parametrize(
-    "mutant", [pytest.param(each, id=each.name) for each in MUTANTS if not each.equivalent]
-)
+def params(*, equivalent):
+    """The reference's own mutants in the ordinary suite, those of every host in the slow one."""
+    return [
+        pytest.param(each, id=each.name, marks=[] if each.seam is None else [pytest.mark.slow])
+        for each in MUTANTS
+        if bool(each.equivalent) == equivalent
+    ]
+
+
+@pytest.mark.parametrize("mutant", params(equivalent=False))
 def test_each_claim_that_it_breaks_catches_it(mutant):
     verdicts = run_properties_of(mutant)
     for claim in mutant.claims:
@@ -90,9 +97,7 @@ def test_each_claim_that_it_breaks_catches_it(mutant):
         )
 
 
-@pytest.mark.parametrize(
-    "mutant", [pytest.param(each, id=each.name) for each in MUTANTS if each.equivalent]
-)
+@pytest.mark.parametrize("mutant", params(equivalent=True))
 def test_a_change_that_is_no_fault_passes(mutant):
     verdicts = run_properties_of(mutant)
     assert set(mutant.claims) <= verdicts.ran

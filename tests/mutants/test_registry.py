@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from theodolite.properties.mutants import Patch, load_mutants, mutant
+from theodolite.properties.mutants import Patch, hosts, load_mutants, mutant
 from theodolite.reference import attention, averaging, model
 
 MUTANTS = load_mutants()
@@ -49,10 +49,18 @@ def test_all_mutants_leave_the_reference_as_it_was():
     torch.manual_seed(0)
     before = model.GPT()(ids)
     for each in MUTANTS:
-        with each.applied():
-            pass
+        for host in each.hosts:
+            with each.applied(host):
+                pass
     torch.manual_seed(0)
     assert torch.equal(model.GPT()(ids), before)
+
+
+def test_a_mutant_is_put_only_where_it_has_a_place():
+    of_the_reference = next(each for each in MUTANTS if each.seam is None)
+    other = next(host for host in hosts() if host.name != "reference")
+    with pytest.raises(LookupError, match="cannot be put into"), of_the_reference.applied(other):
+        pass
 
 
 @pytest.mark.parametrize(

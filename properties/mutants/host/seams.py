@@ -1,0 +1,291 @@
+"""Hosts: known-good models with seams, at which a fault is written once and put into each of them.
+
+A seam is a place that every model has, whatever its code looks like, seen through one calling
+convention. What stands in a seam is called with the host's own piece first, then these (B rows, T
+queries, S keys, H heads of width d, C channels, N tokens, E experts):
+
+    scale(query (B, H, T, d)) -> factor on q·k
+    scores(query, key (B, H, S, d), scale) -> (B, H, T, S)
+    weights(scores, visible: bool, broadcast to scores, or None) -> (B, H, T, S)
+    mix(weights, value (B, H, S, d)) -> (B, H, T, d)
+    attend(query, key, value, visible, scale) -> (B, H, T, d)
+    groups(x (B, H_kv, S, d), heads) -> (B, H, S, d)
+    project(x (B, T, C)) -> query, key, value, each split into heads, before any rotation
+    split(x (B, T, H·d), d) -> (B, H, T, d)
+    join(x (B, H, T, d)) -> (B, T, H·d)
+    rotary(query, key, value, cosine, sine, broadcast to (B, H, T, d/2)) -> query, key, value
+    frequencies(d, base) -> radians a position, (d/2,)
+    angles(positions, frequencies) -> cosine, sine, (..., T, d/2)
+    positions(T, past, padding (B, S) or None) -> (T,) or (B, T)
+    lookup(positions) -> their learned vectors
+    triangle(T, S) -> bool (T, S)
+    window(T, S, width) -> bool (T, S)
+    padding(mask (B, S), T) -> bool (B, 1, T, S)
+    block(x, first_norm, attention, second_norm, feed_forward) -> x, the four being callables
+    norm(x, weight, bias or None, eps) -> x; without a bias it is an RMSNorm
+    final_norm(x), feed_forward(x), head(x), embed(ids), activation(x): a part of the model
+    gate(gate, up) -> hidden, of a gated feed-forward
+    router(logits (N, E), k) -> weights (N, k), experts (N, k)
+    experts(x (N, C), weights, experts) -> (N, C)
+    dropout(x, p, training) -> x
+    forward(model, ids) -> whatever the model returns; `original(ids)` keeps other arguments
+    built(parts) -> None: the model has just been made; `Parts` says what it is made of
+    loss(logits (B, T, V), targets (B, T)) -> scalar; targets stand where they are predicted
+    extend(past key or None, past value or None, key, value) -> key, value
+    distribution(logits (B, V), temperature, top_k, top_p) -> (B, V)
+    crop(ids, context) -> ids
+    generate(ids, count, options: dict) -> ids
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial, wraps
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from theodolite.fixtures.subject import Subject
+from theodolite.properties.mutants.patching import Patch
+
+Change = Callable[..., Any]
+"""What stands in a seam: called with the host's own piece, then the seam's arguments."""
+
+Cut = Callable[[Patch, Change], None]
+"""Puts a change into one seam of one host."""
+
+
+@dataclass
+class Parts:
+    """What a model is made of, whatever its names.
+
+    Attributes:
+        model: The whole.
+        embedding: The token embedding.
+        head: The linear layer to the logits.
+        owner: The module that holds the blocks, under the name `blocks`.
+        blocks: That name.
+        final_norm: The norm before the head.
+    """
+
+    model: nn.Module
+    embedding: nn.Embedding
+    head: nn.Linear
+    owner: nn.Module
+    blocks: str
+    final_norm: nn.Module
+
+    def layers(self) -> list[nn.Module]:
+        """The blocks, first to last."""
+        return list(getattr(self.owner, self.blocks))
+
+
+@dataclass(frozen=True)
+class Host:
+    """A known-good model into which faults are put.
+
+    Attributes:
+        name: Its name on the command line.
+        spec: What is audited, as `Subject.load` takes it.
+        seams: Where a change can be put, and how.
+        features: What it has: "rotary", "learned", "gqa", "rmsnorm", "layernorm", "gated", "moe",
+            "window", "cache", "padding", "shift" (its loss shifts), "tied", "dropout" ...
+        requires: A package that must be installed, or None.
+        settings: Keyword arguments for building it.
+        declarations: What is declared of it.
+    """
+
+    name: str
+    spec: str | Callable[..., Any]
+    seams: Mapping[str, Cut]
+    features: frozenset[str]
+    requires: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    declarations: Mapping[str, Any] = field(default_factory=dict)
+
+    def subject(self) -> Subject:
+        """The model, built afresh, as `theodolite.audit` takes it.
+
+        Raises:
+            SubjectError: If a fault keeps it from being built or called.
+        """
+        return Subject.load(self.spec, settings=self.settings, declarations=self.declarations)
+
+    def missing(self) -> str | None:
+        """Why it cannot be had here, in a sentence, or None."""
+        if self.requires is None or importlib.util.find_spec(self.requires) is not None:
+            return None
+        return f"{self.name} needs {self.requires}, which is not installed."
+
+    def wrap(self, seam: str, change: Change, patch: Patch) -> None:
+        """Let `change` stand in `seam` until `patch` is undone.
+
+        Raises:
+            LookupError: If the host has no such seam.
+        """
+        if seam not in self.seams:
+            raise LookupError(f"{self.name} has no seam {seam!r}; it has {', '.join(self.seams)}")
+        self.seams[seam](patch, change)
+
+
+# -- ways to cut -------------------------------------------------------------------------------
+
+
+def function(module: ModuleType, name: str) -> Cut:
+    """The seam is a function of a module, looked up there whenever it is called."""
+
+    def cut(patch: Patch, change: Change) -> None:
+        patch.value(module, name, partial(change, getattr(module, name)))
+
+    return cut
+
+
+def method(owner: type, name: str) -> Cut:
+    """The seam is a method; the host's own piece is bound to the instance."""
+
+    def cut(patch: Patch, change: Change) -> None:
+        original = vars(owner)[name]
+
+        @wraps(original)
+        def changed(self: Any, *arguments: Any, **options: Any) -> Any:
+            return change(partial(original, self), *arguments, **options)
+
+        patch.method(owner, name, changed)
+
+    return cut
+
+
+def after_init(patch: Patch, owner: type, act: Callable[[Any], None]) -> None:
+    """Let `act` have every new instance of `owner`."""
+    original = owner.__init__  # type: ignore[misc]
+
+    @wraps(original)
+    def init(self: Any, *arguments: Any, **options: Any) -> None:
+        original(self, *arguments, **options)
+        act(self)
+
+    patch.method(owner, "__init__", init)
+
+
+def part(owner: type, *names: str) -> Cut:
+    """The seam is the forward of the submodules `names` of every new `owner`."""
+
+    def cut(patch: Patch, change: Change) -> None:
+        def act(self: nn.Module) -> None:
+            for name in names:
+                rewrite(self.get_submodule(name), lambda own, _, *given: change(own, *given))
+
+        after_init(patch, owner, act)
+
+    return cut
+
+
+def rewrite(module: nn.Module, forward: Callable[..., Any]) -> None:
+    """Give one module another forward: called with its own, itself, and the arguments."""
+    kind = type(module)
+
+    def changed(self: nn.Module, *given: Any) -> Any:
+        return forward(partial(kind.forward, self), self, *given)
+
+    members = {"forward": changed, "__module__": kind.__module__, "__qualname__": kind.__qualname__}
+    module.__class__ = type(kind.__name__, (kind,), members)
+
+
+def whole(owner: type, name: str = "forward") -> Cut:
+    """The seam is the model's forward of ids; its other arguments are kept."""
+
+    def cut(patch: Patch, change: Change) -> None:
+        original = vars(owner)[name]
+
+        @wraps(original)
+        def forward(self: Any, ids: Any = None, *arguments: Any, **options: Any) -> Any:
+            ids = options.pop("input_ids", ids)
+
+            def go_on(tokens: Tensor) -> Any:
+                return original(self, tokens, *arguments, **options)
+
+            return change(go_on, self, ids)
+
+        patch.method(owner, name, forward)
+
+    return cut
+
+
+def built(owner: type, parts: Callable[[Any], Parts]) -> Cut:
+    """The seam is the moment at which the model has been made."""
+
+    def cut(patch: Patch, change: Change) -> None:
+        after_init(patch, owner, lambda model: change(lambda _: None, parts(model)))
+
+    return cut
+
+
+# -- attention written out ---------------------------------------------------------------------
+
+
+def scale(query: Tensor) -> float:
+    """1/√d."""
+    return 1 / math.sqrt(query.shape[-1])
+
+
+def scores(query: Tensor, key: Tensor, factor: float) -> Tensor:
+    """Scaled dot products, (B, H, T, S)."""
+    return query @ key.transpose(-2, -1) * factor
+
+
+def weights(found: Tensor, visible: Tensor | None) -> Tensor:
+    """Softmax over the visible keys."""
+    if visible is not None:
+        found = found.masked_fill(~visible, float("-inf"))
+    return found.softmax(dim=-1)
+
+
+def mix(shares: Tensor, value: Tensor) -> Tensor:
+    """Means of values."""
+    return shares @ value
+
+
+WRITTEN_OUT: Mapping[str, Callable[..., Any]] = {"scores": scores, "weights": weights, "mix": mix}
+
+
+def attend(query: Tensor, key: Tensor, value: Tensor, visible: Tensor | None, by: float) -> Tensor:
+    """Attention of heads, written out."""
+    return mix(weights(scores(query, key, by), visible), value)
+
+
+def written_out(attending: Cut) -> dict[str, Cut]:
+    """Seams inside a fused attention, which is written out when a change is put into one."""
+
+    def inside(seam: str) -> Cut:
+        def cut(patch: Patch, change: Change) -> None:
+            steps: dict[str, Callable[..., Any]] = dict(WRITTEN_OUT)
+            steps[seam] = partial(change, WRITTEN_OUT[seam])
+
+            def attended(
+                _: Any, query: Tensor, key: Tensor, value: Tensor, visible: Any, by: float
+            ) -> Tensor:
+                shares = steps["weights"](steps["scores"](query, key, by), visible)
+                mixed: Tensor = steps["mix"](shares, value)
+                return mixed
+
+            attending(patch, attended)
+
+        return cut
+
+    return {seam: inside(seam) for seam in WRITTEN_OUT}
+
+
+def triangle(queries: int, keys: int) -> Tensor:
+    """Bool (T, S): the queries are the last of the keys."""
+    return torch.ones(queries, keys, dtype=torch.bool).tril(keys - queries)
+
+
+def padding(mask: Tensor, queries: int) -> Tensor:
+    """Bool (B, 1, T, S): no padding, but every token sees itself."""
+    itself = torch.eye(mask.shape[1], dtype=torch.bool)[-queries:]
+    return (mask.bool()[:, None] | itself)[:, None]

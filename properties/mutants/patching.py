@@ -1,0 +1,94 @@
+"""Changes to code that can be undone."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+PATCHED = ("theodolite.reference", "theodolite.fixtures", "theodolite.properties")
+"""Packages in which `Patch.replace` looks for the object to be replaced."""
+
+_ABSENT = object()
+
+
+class Patch:
+    """Changes that can be undone."""
+
+    def __init__(self) -> None:
+        self._undo: list[tuple[Any, str, Any]] = []
+
+    def replace(self, original: object, replacement: object) -> None:
+        """Put `replacement` wherever a module or a class of ours holds `original` by a name.
+
+        Raises:
+            LookupError: If nothing holds it: the mutant would be the original.
+        """
+        places = [place for place in _holders() if _names_of(place, original)]
+        if not places:
+            raise LookupError(f"no module of ours holds {original!r}: mutate something else")
+        for place in places:
+            for name in _names_of(place, original):
+                self._set(place, name, replacement)
+
+    def method(self, owner: type, name: str, replacement: object) -> None:
+        """Replace the method (or class attribute) `name` of `owner`.
+
+        Raises:
+            LookupError: If `owner` itself does not define it.
+        """
+        if name not in vars(owner):
+            raise LookupError(f"{owner.__name__} does not define {name!r}: name what it does")
+        self._set(owner, name, replacement)
+
+    def value(self, module: ModuleType, name: str, replacement: object) -> None:
+        """Replace the value `name` of one module (a constant, say).
+
+        Raises:
+            LookupError: If the module has no such name.
+        """
+        if name not in vars(module):
+            raise LookupError(f"{module.__name__} has no {name!r}: name what it does hold")
+        self._set(module, name, replacement)
+
+    def override(self, owner: type, name: str, replacement: object) -> None:
+        """Let `owner` define `name`, which it inherits.
+
+        Raises:
+            LookupError: If it has no such name.
+        """
+        if not hasattr(owner, name):
+            raise LookupError(f"{owner.__name__} has no {name!r}: name what it does hold")
+        self._set(owner, name, replacement)
+
+    def undo(self) -> None:
+        """Put everything back, last change first."""
+        while self._undo:
+            place, name, before = self._undo.pop()
+            if before is _ABSENT:
+                delattr(place, name)
+            else:
+                setattr(place, name, before)
+
+    def _set(self, place: Any, name: str, replacement: object) -> None:
+        self._undo.append((place, name, vars(place).get(name, _ABSENT)))
+        setattr(place, name, replacement)
+
+
+def _holders() -> list[Any]:
+    modules = [
+        module
+        for name, module in list(sys.modules.items())
+        if module is not None and name.startswith(PATCHED)
+    ]
+    classes = {
+        id(value): value
+        for module in modules
+        for value in vars(module).values()
+        if isinstance(value, type) and value.__module__.startswith(PATCHED)
+    }
+    return [*modules, *classes.values()]
+
+
+def _names_of(place: Any, original: object) -> list[str]:
+    return [name for name, value in vars(place).items() if value is original]

@@ -1,0 +1,300 @@
+"""Changes that are no faults: other code for the same model, which must pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from theodolite.properties.mutants.registry import portable
+
+Part = Callable[[Tensor], Tensor]
+Triple = tuple[Tensor, Tensor, Tensor]
+
+
+@portable(
+    "scale-on-the-queries",
+    seam="scores",
+    component="scale",
+    breaks=("SCL-5",),
+    equivalent="(q·s)·k = s·(q·k)",
+)
+def _(original: Any, query: Tensor, key: Tensor, scale: float) -> Tensor:
+    """Queries are scaled before the product, and scores are not."""
+    return original(query * scale, key, 1.0)  # type: ignore[no-any-return]
+
+
+@portable(
+    "queries-and-keys-negated",
+    seam="scores",
+    component="attention",
+    breaks=("ATT-8",),
+    equivalent="(-q)·(-k) = q·k",
+)
+def _(original: Any, query: Tensor, key: Tensor, scale: float) -> Tensor:
+    """Queries and keys both change their sign."""
+    return original(-query, -key, scale)  # type: ignore[no-any-return]
+
+
+@portable(
+    "scores-from-keys-to-queries",
+    seam="scores",
+    component="attention",
+    breaks=("ATT-8",),
+    equivalent="q·k = k·q: the product is transposed back",
+)
+def _(original: Any, query: Tensor, key: Tensor, scale: float) -> Tensor:
+    """The product is taken the other way round and transposed."""
+    return original(key, query, scale).transpose(-2, -1)  # type: ignore[no-any-return]
+
+
+@portable(
+    "maximum-taken-from-the-scores",
+    seam="weights",
+    component="softmax",
+    breaks=("ATT-3",),
+    equivalent="softmax ignores a constant added to a row",
+)
+def _(original: Any, scores: Tensor, visible: Tensor | None) -> Tensor:
+    """The largest visible score of a row is taken from all of its scores."""
+    seen = scores if visible is None else scores.masked_fill(~visible, float("-inf"))
+    return original(scores - seen.amax(-1, keepdim=True).detach(), visible)  # type: ignore[no-any-return]
+
+
+@portable(
+    "mask-by-the-lowest-number",
+    seam="weights",
+    component="mask",
+    breaks=("ATT-2",),
+    equivalent="exp of it is 0 beside any score",
+)
+def _(original: Any, scores: Tensor, visible: Tensor | None) -> Tensor:
+    """Hidden scores become the lowest finite number, not -infinity."""
+    if visible is not None:
+        scores = scores.masked_fill(~visible, torch.finfo(scores.dtype).min)
+    return original(scores, None)  # type: ignore[no-any-return]
+
+
+@portable(
+    "softmax-through-its-logarithm",
+    seam="weights",
+    component="softmax",
+    breaks=("ATT-3",),
+    equivalent="exp(log softmax) = softmax",
+)
+def _(original: Any, scores: Tensor, visible: Tensor | None) -> Tensor:
+    """Weights are the exponential of the log-softmax."""
+    del original
+    if visible is not None:
+        scores = scores.masked_fill(~visible, float("-inf"))
+    return scores.log_softmax(-1).exp()
+
+
+@portable(
+    "triangle-by-comparison",
+    seam="triangle",
+    component="mask",
+    breaks=("ATT-4",),
+    equivalent="the same triangle",
+)
+def _(original: Any, queries: int, keys: int) -> Tensor:
+    """The triangle is made by comparing positions."""
+    del original
+    return torch.arange(keys)[None] <= torch.arange(keys - queries, keys)[:, None]
+
+
+@portable(
+    "heads-joined-through-contiguous",
+    seam="join",
+    component="heads",
+    breaks=("GPT-4",),
+    equivalent="a copy in order, then a view",
+)
+def _(original: Any, x: Tensor) -> Tensor:
+    """Heads are transposed, copied and viewed."""
+    del original
+    B, H, T, d = x.shape
+    return x.transpose(1, 2).contiguous().view(B, T, H * d)
+
+
+@portable(
+    "heads-in-reverse-order",
+    seam="join",
+    component="heads",
+    breaks=("MHA-4",),
+    equivalent="W_O mixes all heads: another order of its columns",
+)
+def _(original: Any, x: Tensor) -> Tensor:
+    """The last head is put first before they are mixed."""
+    return original(x.flip(1))  # type: ignore[no-any-return]
+
+
+@portable(
+    "rope-turns-the-other-way",
+    seam="rotary",
+    component="rope",
+    breaks=("ROPE-2", "ROPE-3", "ROPE-5", "ROPE-7", "ROPE-8", "ROPE-9"),
+    equivalent="both turn by -m·θ: scores still depend on m - n alone",
+)
+def _(
+    original: Any, query: Tensor, key: Tensor, value: Tensor, cosine: Tensor, sine: Tensor
+) -> Triple:
+    """Queries and keys turn in the other direction."""
+    return original(query, key, value, cosine, -sine)  # type: ignore[no-any-return]
+
+
+@portable(
+    "angles-from-one-on",
+    seam="angles",
+    component="rope",
+    breaks=("ROPE-1",),
+    equivalent="all positions move together: differences stay",
+)
+def _(original: Any, positions: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:
+    """The first token is turned by the angle of position 1."""
+    return original(positions + 1, frequencies)  # type: ignore[no-any-return]
+
+
+@portable(
+    "angles-in-double-precision",
+    seam="angles",
+    component="rope",
+    breaks=("ROPE-5",),
+    equivalent="the same angles, rounded later",
+)
+def _(original: Any, positions: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:
+    """Angles are computed in float64."""
+    own = original(positions, frequencies)[0].dtype
+    angles = positions[..., None].double() * frequencies.double()
+    return angles.cos().to(own), angles.sin().to(own)
+
+
+@portable(
+    "addition-in-the-other-order",
+    seam="block",
+    component="residual",
+    breaks=("RES-1", "RES-2", "RES-3", "RES-4", "RES-5"),
+    equivalent="a + b = b + a",
+)
+def _(original: Any, x: Tensor, first: Part, attention: Part, second: Part, feed: Part) -> Tensor:
+    """Branches come first in each sum."""
+    del original
+    x = attention(first(x)) + x
+    return feed(second(x)) + x
+
+
+@portable(
+    "norms-named-the-other-way",
+    seam="block",
+    component="norm",
+    breaks=("RES-4",),
+    equivalent="two norms of one kind change their names",
+)
+def _(original: Any, x: Tensor, first: Part, attention: Part, second: Part, feed: Part) -> Tensor:
+    """The norm that is called the second stands before attention."""
+    return original(x, second, attention, first, feed)  # type: ignore[no-any-return]
+
+
+@portable(
+    "norm-in-double-precision",
+    seam="norm",
+    component="norm",
+    breaks=("NORM-1",),
+    equivalent="the same formula, rounded once",
+)
+def _(original: Any, x: Tensor, weight: Tensor, bias: Tensor | None, eps: float) -> Tensor:
+    """The mean square is computed in float64, a LayerNorm's variance as E[x²] - E[x]²."""
+    del original
+    wide = x.double()
+    mean = wide.mean(-1, keepdim=True) if bias is not None else torch.zeros(1).double()
+    variance = wide.square().mean(-1, keepdim=True) - mean.square()
+    unit = ((wide - mean) * torch.rsqrt(variance + eps)).to(x.dtype)
+    return unit * weight if bias is None else unit * weight + bias
+
+
+@portable(
+    "silu-written-out",
+    seam="gate",
+    component="feed_forward",
+    breaks=("FFN-2",),
+    equivalent="SiLU(x) = x·σ(x)",
+)
+def _(original: Any, gate: Tensor, up: Tensor) -> Tensor:
+    """SiLU is written as a product with a sigmoid."""
+    del original
+    return gate * gate.sigmoid() * up
+
+
+@portable(
+    "loss-by-gathering-log-probabilities",
+    seam="loss",
+    component="loss",
+    breaks=("GPT-5", "GPT-6"),
+    equivalent="cross-entropy is the mean of -log p of the targets",
+)
+def _(original: Any, logits: Tensor, targets: Tensor) -> Tensor:
+    """Log-probabilities of the targets are gathered and averaged."""
+    if logits.shape[:-1] != targets.shape:
+        return original(logits, targets)  # type: ignore[no-any-return]
+    counted = targets != -100
+    found = logits.log_softmax(-1).gather(-1, targets.clamp_min(0).long()[..., None])[..., 0]
+    return -(found * counted).sum() / counted.sum()
+
+
+@portable(
+    "positions-counted-by-a-running-sum",
+    seam="positions",
+    component="position",
+    breaks=("POS-3",),
+    equivalent="0, 1, 2 … by adding ones",
+)
+def _(original: Any, length: int, past: int, padding: Any) -> Tensor:
+    """Positions are a running sum of ones."""
+    found: Tensor = original(length, past, padding)
+    return found[..., :1] + torch.ones_like(found).cumsum(-1) - 1 if padding is None else found
+
+
+@portable(
+    "router-softmax-before-the-choice",
+    seam="router",
+    component="moe",
+    breaks=("FFN-1",),
+    equivalent="divided by their sum, the chosen are the softmax of the chosen",
+)
+def _(original: Any, logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Probabilities are taken over all experts, and those of the chosen divided by their sum."""
+    del original
+    top, chosen = logits.softmax(-1).topk(k, dim=-1)
+    return top / top.sum(-1, keepdim=True), chosen
+
+
+@portable(
+    "sorted-before-it-is-filtered",
+    seam="distribution",
+    component="generation",
+    breaks=("GEN-1",),
+    equivalent="an order that is put back",
+)
+def _(original: Any, logits: Tensor, by: float, k: int | None, p: float | None) -> Tensor:
+    """Logits are sorted, filtered and put back into the order of the ids."""
+    order = logits.argsort(-1, descending=True)
+    found = original(logits.gather(-1, order), by, k, p)
+    return torch.zeros_like(found).scatter(-1, order, found)
+
+
+@portable(
+    "cache-copied-at-every-step",
+    seam="extend",
+    component="cache",
+    breaks=("AUD-6",),
+    equivalent="a copy holds the same",
+)
+def _(
+    original: Any, past_key: Any, past_value: Any, key: Tensor, value: Tensor
+) -> tuple[Tensor, Tensor]:
+    """What is kept is copied before it is extended."""
+    if past_key is None:
+        return original(past_key, past_value, key, value)  # type: ignore[no-any-return]
+    return original(past_key.clone(), past_value.clone(), key, value)  # type: ignore[no-any-return]
