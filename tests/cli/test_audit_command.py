@@ -19,8 +19,8 @@ class Bigram(nn.Module):
 """
 
 
-def test_the_reference_passes(theodolite):
-    outcome = theodolite("audit")
+def test_the_reference_passes(process):
+    outcome = process("audit")
     assert outcome.status == 0
     assert "PASS" in outcome.out
     assert "0 failed" in " ".join(outcome.out.split())
@@ -76,8 +76,8 @@ def test_settings_reach_the_model(theodolite):
     assert report["checks"][0]["bound"] == pytest.approx(math.log(31) + 1)
 
 
-def test_versions_are_named(theodolite):
-    outcome = theodolite("--version")
+def test_versions_are_named(process):
+    outcome = process("--version")
     assert outcome.status == 0
     assert all(word in outcome.out for word in ("theodolite", "torch", "Python"))
 

@@ -97,6 +97,13 @@ def test_a_mistake_is_answered_by_a_sentence(theodolite, folder, subject, words,
     assert "Traceback" not in outcome.err
 
 
+def test_a_process_ends_with_the_same_status_and_sentence(process, folder):
+    outcome = process("audit", "model.py:Raises", folder=folder)
+    assert outcome.status == 3
+    assert "the flux is not capacitated" in outcome.err
+    assert "Traceback" not in outcome.err
+
+
 def test_a_model_that_gives_nan_fails_and_nothing_misleading_follows(theodolite, folder):
     outcome = theodolite("audit", "model.py:GivesNaN", "--json", "-", folder=folder)
     assert outcome.status == 1
@@ -115,8 +122,8 @@ def test_a_subject_that_cannot_be_loaded_still_leaves_a_report(theodolite, folde
     assert "the flux is not capacitated" in outcome.json["error"]
 
 
-def test_debug_shows_the_traceback(theodolite, folder):
-    outcome = theodolite("audit", "--debug", "model.py:Raises", folder=folder)
+def test_debug_shows_the_traceback(process, folder):
+    outcome = process("audit", "--debug", "model.py:Raises", folder=folder)
     assert "Traceback" in outcome.err
 
 
