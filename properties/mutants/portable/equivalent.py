@@ -21,9 +21,9 @@ Triple = tuple[Tensor, Tensor, Tensor]
     breaks=("SCL-5",),
     equivalent="(q·s)·k = s·(q·k)",
 )
-def _(original: Any, query: Tensor, key: Tensor, scale: float) -> Tensor:
+def _(original: Callable[..., Tensor], query: Tensor, key: Tensor, scale: float) -> Tensor:
     """Queries are scaled before the product, and scores are not."""
-    return original(query * scale, key, 1.0)  # type: ignore[no-any-return]
+    return original(query * scale, key, 1.0)
 
 
 @portable(
@@ -33,9 +33,9 @@ def _(original: Any, query: Tensor, key: Tensor, scale: float) -> Tensor:
     breaks=("ATT-8",),
     equivalent="(-q)·(-k) = q·k",
 )
-def _(original: Any, query: Tensor, key: Tensor, scale: float) -> Tensor:
+def _(original: Callable[..., Tensor], query: Tensor, key: Tensor, scale: float) -> Tensor:
     """Queries and keys both change their sign."""
-    return original(-query, -key, scale)  # type: ignore[no-any-return]
+    return original(-query, -key, scale)
 
 
 @portable(
@@ -45,9 +45,9 @@ def _(original: Any, query: Tensor, key: Tensor, scale: float) -> Tensor:
     breaks=("ATT-8",),
     equivalent="q·k = k·q: the product is transposed back",
 )
-def _(original: Any, query: Tensor, key: Tensor, scale: float) -> Tensor:
+def _(original: Callable[..., Tensor], query: Tensor, key: Tensor, scale: float) -> Tensor:
     """The product is taken the other way round and transposed."""
-    return original(key, query, scale).transpose(-2, -1)  # type: ignore[no-any-return]
+    return original(key, query, scale).transpose(-2, -1)
 
 
 @portable(
@@ -57,10 +57,10 @@ def _(original: Any, query: Tensor, key: Tensor, scale: float) -> Tensor:
     breaks=("ATT-3",),
     equivalent="softmax ignores a constant added to a row",
 )
-def _(original: Any, scores: Tensor, visible: Tensor | None) -> Tensor:
+def _(original: Callable[..., Tensor], scores: Tensor, visible: Tensor | None) -> Tensor:
     """The largest visible score of a row is taken from all of its scores."""
     seen = scores if visible is None else scores.masked_fill(~visible, float("-inf"))
-    return original(scores - seen.amax(-1, keepdim=True).detach(), visible)  # type: ignore[no-any-return]
+    return original(scores - seen.amax(-1, keepdim=True).detach(), visible)
 
 
 @portable(
@@ -70,11 +70,11 @@ def _(original: Any, scores: Tensor, visible: Tensor | None) -> Tensor:
     breaks=("ATT-2",),
     equivalent="exp of it is 0 beside any score",
 )
-def _(original: Any, scores: Tensor, visible: Tensor | None) -> Tensor:
+def _(original: Callable[..., Tensor], scores: Tensor, visible: Tensor | None) -> Tensor:
     """Hidden scores become the lowest finite number, not -infinity."""
     if visible is not None:
         scores = scores.masked_fill(~visible, torch.finfo(scores.dtype).min)
-    return original(scores, None)  # type: ignore[no-any-return]
+    return original(scores, None)
 
 
 @portable(
@@ -84,7 +84,7 @@ def _(original: Any, scores: Tensor, visible: Tensor | None) -> Tensor:
     breaks=("ATT-3",),
     equivalent="exp(log softmax) = softmax",
 )
-def _(original: Any, scores: Tensor, visible: Tensor | None) -> Tensor:
+def _(original: Callable[..., Tensor], scores: Tensor, visible: Tensor | None) -> Tensor:
     """Weights are the exponential of the log-softmax."""
     del original
     if visible is not None:
@@ -99,7 +99,7 @@ def _(original: Any, scores: Tensor, visible: Tensor | None) -> Tensor:
     breaks=("ATT-4",),
     equivalent="the same triangle",
 )
-def _(original: Any, queries: int, keys: int) -> Tensor:
+def _(original: Callable[..., Tensor], queries: int, keys: int) -> Tensor:
     """The triangle is made by comparing positions."""
     del original
     return torch.arange(keys)[None] <= torch.arange(keys - queries, keys)[:, None]
@@ -112,7 +112,7 @@ def _(original: Any, queries: int, keys: int) -> Tensor:
     breaks=("GPT-4",),
     equivalent="a copy in order, then a view",
 )
-def _(original: Any, x: Tensor) -> Tensor:
+def _(original: Callable[..., Tensor], x: Tensor) -> Tensor:
     """Heads are transposed, copied and viewed."""
     del original
     B, H, T, d = x.shape
@@ -126,9 +126,9 @@ def _(original: Any, x: Tensor) -> Tensor:
     breaks=("MHA-4",),
     equivalent="W_O mixes all heads: another order of its columns",
 )
-def _(original: Any, x: Tensor) -> Tensor:
+def _(original: Callable[..., Tensor], x: Tensor) -> Tensor:
     """The last head is put first before they are mixed."""
-    return original(x.flip(1))  # type: ignore[no-any-return]
+    return original(x.flip(1))
 
 
 @portable(
@@ -139,10 +139,15 @@ def _(original: Any, x: Tensor) -> Tensor:
     equivalent="both turn by -m·θ: scores still depend on m - n alone",
 )
 def _(
-    original: Any, query: Tensor, key: Tensor, value: Tensor, cosine: Tensor, sine: Tensor
+    original: Callable[..., Triple],
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    cosine: Tensor,
+    sine: Tensor,
 ) -> Triple:
     """Queries and keys turn in the other direction."""
-    return original(query, key, value, cosine, -sine)  # type: ignore[no-any-return]
+    return original(query, key, value, cosine, -sine)
 
 
 @portable(
@@ -152,9 +157,11 @@ def _(
     breaks=("ROPE-1",),
     equivalent="all positions move together: differences stay",
 )
-def _(original: Any, positions: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:
+def _(
+    original: Callable[..., tuple[Tensor, Tensor]], positions: Tensor, frequencies: Tensor
+) -> tuple[Tensor, Tensor]:
     """The first token is turned by the angle of position 1."""
-    return original(positions + 1, frequencies)  # type: ignore[no-any-return]
+    return original(positions + 1, frequencies)
 
 
 @portable(
@@ -164,7 +171,9 @@ def _(original: Any, positions: Tensor, frequencies: Tensor) -> tuple[Tensor, Te
     breaks=("ROPE-5",),
     equivalent="the same angles, rounded later",
 )
-def _(original: Any, positions: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:
+def _(
+    original: Callable[..., tuple[Tensor, Tensor]], positions: Tensor, frequencies: Tensor
+) -> tuple[Tensor, Tensor]:
     """Angles are computed in float64."""
     own = original(positions, frequencies)[0].dtype
     angles = positions[..., None].double() * frequencies.double()
@@ -178,7 +187,14 @@ def _(original: Any, positions: Tensor, frequencies: Tensor) -> tuple[Tensor, Te
     breaks=("RES-1", "RES-2", "RES-3", "RES-4", "RES-5"),
     equivalent="a + b = b + a",
 )
-def _(original: Any, x: Tensor, first: Part, attention: Part, second: Part, feed: Part) -> Tensor:
+def _(
+    original: Callable[..., Tensor],
+    x: Tensor,
+    first: Part,
+    attention: Part,
+    second: Part,
+    feed: Part,
+) -> Tensor:
     """Branches come first in each sum."""
     del original
     x = attention(first(x)) + x
@@ -192,9 +208,16 @@ def _(original: Any, x: Tensor, first: Part, attention: Part, second: Part, feed
     breaks=("RES-4",),
     equivalent="two norms of one kind change their names",
 )
-def _(original: Any, x: Tensor, first: Part, attention: Part, second: Part, feed: Part) -> Tensor:
+def _(
+    original: Callable[..., Tensor],
+    x: Tensor,
+    first: Part,
+    attention: Part,
+    second: Part,
+    feed: Part,
+) -> Tensor:
     """The norm that is called the second stands before attention."""
-    return original(x, second, attention, first, feed)  # type: ignore[no-any-return]
+    return original(x, second, attention, first, feed)
 
 
 @portable(
@@ -204,7 +227,9 @@ def _(original: Any, x: Tensor, first: Part, attention: Part, second: Part, feed
     breaks=("NORM-1",),
     equivalent="the same formula, rounded once",
 )
-def _(original: Any, x: Tensor, weight: Tensor, bias: Tensor | None, eps: float) -> Tensor:
+def _(
+    original: Callable[..., Tensor], x: Tensor, weight: Tensor, bias: Tensor | None, eps: float
+) -> Tensor:
     """The mean square is computed in float64, a LayerNorm's variance as E[x²] - E[x]²."""
     del original
     wide = x.double()
@@ -221,7 +246,7 @@ def _(original: Any, x: Tensor, weight: Tensor, bias: Tensor | None, eps: float)
     breaks=("FFN-2",),
     equivalent="SiLU(x) = x·σ(x)",
 )
-def _(original: Any, gate: Tensor, up: Tensor) -> Tensor:
+def _(original: Callable[..., Tensor], gate: Tensor, up: Tensor) -> Tensor:
     """SiLU is written as a product with a sigmoid."""
     del original
     return gate * gate.sigmoid() * up
@@ -234,10 +259,10 @@ def _(original: Any, gate: Tensor, up: Tensor) -> Tensor:
     breaks=("GPT-5", "GPT-6"),
     equivalent="cross-entropy is the mean of -log p of the targets",
 )
-def _(original: Any, logits: Tensor, targets: Tensor) -> Tensor:
+def _(original: Callable[..., Tensor], logits: Tensor, targets: Tensor) -> Tensor:
     """Log-probabilities of the targets are gathered and averaged."""
     if logits.shape[:-1] != targets.shape:
-        return original(logits, targets)  # type: ignore[no-any-return]
+        return original(logits, targets)
     counted = targets != -100
     found = logits.log_softmax(-1).gather(-1, targets.clamp_min(0).long()[..., None])[..., 0]
     return -(found * counted).sum() / counted.sum()
@@ -250,7 +275,7 @@ def _(original: Any, logits: Tensor, targets: Tensor) -> Tensor:
     breaks=("POS-3",),
     equivalent="0, 1, 2 … by adding ones",
 )
-def _(original: Any, length: int, past: int, padding: Any) -> Tensor:
+def _(original: Callable[..., Tensor], length: int, past: int, padding: Any) -> Tensor:
     """Positions are a running sum of ones."""
     found: Tensor = original(length, past, padding)
     return found[..., :1] + torch.ones_like(found).cumsum(-1) - 1 if padding is None else found
@@ -263,7 +288,9 @@ def _(original: Any, length: int, past: int, padding: Any) -> Tensor:
     breaks=("FFN-1",),
     equivalent="divided by their sum, the chosen are the softmax of the chosen",
 )
-def _(original: Any, logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
+def _(
+    original: Callable[..., tuple[Tensor, Tensor]], logits: Tensor, k: int
+) -> tuple[Tensor, Tensor]:
     """Probabilities are taken over all experts, and those of the chosen divided by their sum."""
     del original
     top, chosen = logits.softmax(-1).topk(k, dim=-1)
@@ -277,7 +304,9 @@ def _(original: Any, logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
     breaks=("GEN-1",),
     equivalent="an order that is put back",
 )
-def _(original: Any, logits: Tensor, by: float, k: int | None, p: float | None) -> Tensor:
+def _(
+    original: Callable[..., Tensor], logits: Tensor, by: float, k: int | None, p: float | None
+) -> Tensor:
     """Logits are sorted, filtered and put back into the order of the ids."""
     order = logits.argsort(-1, descending=True)
     found = original(logits.gather(-1, order), by, k, p)
@@ -292,9 +321,13 @@ def _(original: Any, logits: Tensor, by: float, k: int | None, p: float | None) 
     equivalent="a copy holds the same",
 )
 def _(
-    original: Any, past_key: Any, past_value: Any, key: Tensor, value: Tensor
+    original: Callable[..., tuple[Tensor, Tensor]],
+    past_key: Any,
+    past_value: Any,
+    key: Tensor,
+    value: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """What is kept is copied before it is extended."""
     if past_key is None:
-        return original(past_key, past_value, key, value)  # type: ignore[no-any-return]
-    return original(past_key.clone(), past_value.clone(), key, value)  # type: ignore[no-any-return]
+        return original(past_key, past_value, key, value)
+    return original(past_key.clone(), past_value.clone(), key, value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -18,7 +19,12 @@ def _shifted(table: Tensor) -> Tensor:
 
 @portable("rope-on-values", seam="rotary", component="rope", breaks=("ROPE-4",))
 def _(
-    original: Any, query: Tensor, key: Tensor, value: Tensor, cosine: Tensor, sine: Tensor
+    original: Callable[..., Triple],
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    cosine: Tensor,
+    sine: Tensor,
 ) -> Triple:
     """Values are turned as well."""
     query, key, _ = original(query, key, value, cosine, sine)
@@ -27,7 +33,12 @@ def _(
 
 @portable("rope-on-queries-alone", seam="rotary", component="rope", breaks=("ROPE-4", "ROPE-9"))
 def _(
-    original: Any, query: Tensor, key: Tensor, value: Tensor, cosine: Tensor, sine: Tensor
+    original: Callable[..., Triple],
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    cosine: Tensor,
+    sine: Tensor,
 ) -> Triple:
     """Keys are not turned."""
     return original(query, key, value, cosine, sine)[0], key, value
@@ -35,7 +46,12 @@ def _(
 
 @portable("rotation-of-keys-reversed", seam="rotary", component="rope", breaks=("ROPE-1", "ROPE-4"))
 def _(
-    original: Any, query: Tensor, key: Tensor, value: Tensor, cosine: Tensor, sine: Tensor
+    original: Callable[..., Triple],
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    cosine: Tensor,
+    sine: Tensor,
 ) -> Triple:
     """Keys turn against the direction of the queries: scores depend on m + n."""
     turned = original(query, key, value, cosine, sine)[0]
@@ -50,7 +66,12 @@ def _(
     source="facebookresearch/xformers#841",
 )
 def _(
-    original: Any, query: Tensor, key: Tensor, value: Tensor, cosine: Tensor, sine: Tensor
+    original: Callable[..., Triple],
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    cosine: Tensor,
+    sine: Tensor,
 ) -> Triple:
     """Heads are turned by their number, and positions not at all."""
 
@@ -65,7 +86,12 @@ def _(
 
 @portable("rope-keys-one-late", seam="rotary", component="rope", breaks=("ROPE-4",))
 def _(
-    original: Any, query: Tensor, key: Tensor, value: Tensor, cosine: Tensor, sine: Tensor
+    original: Callable[..., Triple],
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    cosine: Tensor,
+    sine: Tensor,
 ) -> Triple:
     """Keys are turned by the angle of the position before theirs."""
     turned = original(query, key, value, cosine, sine)[0]
@@ -74,24 +100,39 @@ def _(
 
 @portable("rope-twice", seam="rotary", component="rope", breaks=("ROPE-3",))
 def _(
-    original: Any, query: Tensor, key: Tensor, value: Tensor, cosine: Tensor, sine: Tensor
+    original: Callable[..., Triple],
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    cosine: Tensor,
+    sine: Tensor,
 ) -> Triple:
     """Queries and keys are turned twice."""
     once = original(query, key, value, cosine, sine)
-    return original(*once, cosine, sine)  # type: ignore[no-any-return]
+    return original(*once, cosine, sine)
 
 
 @portable("rope-without-its-sine", seam="rotary", component="rope", breaks=("ROPE-1", "ROPE-2"))
 def _(
-    original: Any, query: Tensor, key: Tensor, value: Tensor, cosine: Tensor, sine: Tensor
+    original: Callable[..., Triple],
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    cosine: Tensor,
+    sine: Tensor,
 ) -> Triple:
     """Channels are multiplied by the cosine and nothing is added: vectors shrink and return."""
-    return original(query, key, value, cosine, sine * 0)  # type: ignore[no-any-return]
+    return original(query, key, value, cosine, sine * 0)
 
 
 @portable("rope-by-one-sign", seam="rotary", component="rope", breaks=("ROPE-2", "ROPE-7"))
 def _(
-    original: Any, query: Tensor, key: Tensor, value: Tensor, cosine: Tensor, sine: Tensor
+    original: Callable[..., Triple],
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    cosine: Tensor,
+    sine: Tensor,
 ) -> Triple:
     """Both halves of a pair add the sine: no rotation, and no length is kept."""
 
@@ -112,7 +153,12 @@ def _(
     source="pico-lm/pico-train#27",
 )
 def _(
-    original: Any, query: Tensor, key: Tensor, value: Tensor, cosine: Tensor, sine: Tensor
+    original: Callable[..., Triple],
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    cosine: Tensor,
+    sine: Tensor,
 ) -> Triple:
     """The rotation runs under no_grad: queries and keys never learn."""
     query, key, value = original(query, key, value, cosine, sine)
@@ -125,15 +171,15 @@ def _(
 @portable(
     "rope-frequencies-reversed", seam="frequencies", component="rope", breaks=("ROPE-3", "ROPE-6")
 )
-def _(original: Any, width: int, base: float) -> Tensor:
+def _(original: Callable[..., Tensor], width: int, base: float) -> Tensor:
     """The slowest pair comes first."""
-    return original(width, base).flip(0)  # type: ignore[no-any-return]
+    return original(width, base).flip(0)
 
 
 @portable(
     "frequencies-fall-in-a-straight-line", seam="frequencies", component="rope", breaks=("ROPE-3",)
 )
-def _(original: Any, width: int, base: float) -> Tensor:
+def _(original: Callable[..., Tensor], width: int, base: float) -> Tensor:
     """Pair i turns by 1 - 2i/d: the index is a factor, not part of the exponent."""
     own = original(width, base)
     return 1 - torch.arange(0, width, 2, dtype=own.dtype) / width
@@ -142,19 +188,19 @@ def _(original: Any, width: int, base: float) -> Tensor:
 @portable(
     "rope-exponent-i-over-d", seam="frequencies", component="rope", breaks=("ROPE-3", "ROPE-7")
 )
-def _(original: Any, width: int, base: float) -> Tensor:
+def _(original: Callable[..., Tensor], width: int, base: float) -> Tensor:
     """The exponent is i/d where it should be 2i/d."""
-    return original(width, base) ** 0.5  # type: ignore[no-any-return]
+    return original(width, base) ** 0.5
 
 
 @portable("rope-exponent-over-d-minus-2", seam="frequencies", component="rope", breaks=("ROPE-3",))
-def _(original: Any, width: int, base: float) -> Tensor:
+def _(original: Callable[..., Tensor], width: int, base: float) -> Tensor:
     """The exponent is 2i/(d - 2): the last pair turns at 1/base."""
-    return original(width, base) ** (width / max(width - 2, 1))  # type: ignore[no-any-return]
+    return original(width, base) ** (width / max(width - 2, 1))
 
 
 @portable("rope-one-frequency-for-all", seam="frequencies", component="rope", breaks=("ROPE-3",))
-def _(original: Any, width: int, base: float) -> Tensor:
+def _(original: Callable[..., Tensor], width: int, base: float) -> Tensor:
     """Every pair turns by one radian a position."""
     return torch.ones_like(original(width, base))
 
@@ -166,10 +212,10 @@ def _(original: Any, width: int, base: float) -> Tensor:
     breaks=("ROPE-3", "ROPE-6"),
     source="Lightning-AI/litgpt#1713",
 )
-def _(original: Any, width: int, base: float) -> Tensor:
+def _(original: Callable[..., Tensor], width: int, base: float) -> Tensor:
     """The base that is asked for is not handed on."""
     del base
-    return original(width, 100.0)  # type: ignore[no-any-return]
+    return original(width, 100.0)
 
 
 @portable(
@@ -179,7 +225,9 @@ def _(original: Any, width: int, base: float) -> Tensor:
     breaks=("ROPE-1", "ROPE-2", "ROPE-7"),
     source="EleutherAI/gpt-neox#1003",
 )
-def _(original: Any, positions: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:
+def _(
+    original: Callable[..., tuple[Tensor, Tensor]], positions: Tensor, frequencies: Tensor
+) -> tuple[Tensor, Tensor]:
     """Frequencies and positions are cast to bfloat16 before they are multiplied."""
     own = original(positions, frequencies)[0].dtype
     angles = (positions[..., None].bfloat16() * frequencies.bfloat16()).to(own)
@@ -189,21 +237,27 @@ def _(original: Any, positions: Tensor, frequencies: Tensor) -> tuple[Tensor, Te
 @portable(
     "rope-quadratic-angle", seam="angles", component="rope", breaks=("ROPE-1", "ROPE-2", "ROPE-9")
 )
-def _(original: Any, positions: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:
+def _(
+    original: Callable[..., tuple[Tensor, Tensor]], positions: Tensor, frequencies: Tensor
+) -> tuple[Tensor, Tensor]:
     """The angle grows with the square of the position."""
-    return original(positions * positions, frequencies)  # type: ignore[no-any-return]
+    return original(positions * positions, frequencies)
 
 
 @portable("rope-positions-wrap-around", seam="angles", component="rope", breaks=("ROPE-1",))
-def _(original: Any, positions: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:
+def _(
+    original: Callable[..., tuple[Tensor, Tensor]], positions: Tensor, frequencies: Tensor
+) -> tuple[Tensor, Tensor]:
     """The table has eight rows and is read from its beginning again."""
-    return original(positions % 8, frequencies)  # type: ignore[no-any-return]
+    return original(positions % 8, frequencies)
 
 
 @portable("rope-ignores-positions", seam="angles", component="rope", breaks=("ROPE-1", "ROPE-8"))
-def _(original: Any, positions: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:
+def _(
+    original: Callable[..., tuple[Tensor, Tensor]], positions: Tensor, frequencies: Tensor
+) -> tuple[Tensor, Tensor]:
     """Every position is turned by the same angle."""
-    return original(torch.ones_like(positions), frequencies)  # type: ignore[no-any-return]
+    return original(torch.ones_like(positions), frequencies)
 
 
 @portable(
@@ -213,14 +267,18 @@ def _(original: Any, positions: Tensor, frequencies: Tensor) -> tuple[Tensor, Te
     breaks=("ROPE-2",),
     source="sgl-project/sglang#33558",
 )
-def _(original: Any, positions: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:
+def _(
+    original: Callable[..., tuple[Tensor, Tensor]], positions: Tensor, frequencies: Tensor
+) -> tuple[Tensor, Tensor]:
     """Cosine and sine carry a factor of 1.2 that nobody declared."""
     cosine, sine = original(positions, frequencies)
     return 1.2 * cosine, 1.2 * sine
 
 
 @portable("rope-sine-of-another-frequency", seam="angles", component="rope", breaks=("ROPE-2",))
-def _(original: Any, positions: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:
+def _(
+    original: Callable[..., tuple[Tensor, Tensor]], positions: Tensor, frequencies: Tensor
+) -> tuple[Tensor, Tensor]:
     """The sine is taken of half the angle."""
     return original(positions, frequencies)[0], original(positions, frequencies / 2)[1]
 
@@ -236,9 +294,9 @@ def _(original: Any, positions: Tensor, frequencies: Tensor) -> tuple[Tensor, Te
     source="keras-team/keras-hub#1544",
     needs=("cache",),
 )
-def _(original: Any, length: int, past: int, padding: Any) -> Tensor:
+def _(original: Callable[..., Tensor], length: int, past: int, padding: Any) -> Tensor:
     """Tokens behind a cache are counted from 0 again."""
-    return original(length, 0 if padding is None else past, padding)  # type: ignore[no-any-return]
+    return original(length, 0 if padding is None else past, padding)
 
 
 @portable(
@@ -249,19 +307,19 @@ def _(original: Any, length: int, past: int, padding: Any) -> Tensor:
     source="skyzh/tiny-llm#46",
     needs=("cache",),
 )
-def _(original: Any, length: int, past: int, padding: Any) -> Tensor:
+def _(original: Callable[..., Tensor], length: int, past: int, padding: Any) -> Tensor:
     """The length of the cache is added to the positions twice."""
     found = original(length, past, padding)
-    return found + past if padding is None else found  # type: ignore[no-any-return]
+    return found + past if padding is None else found
 
 
 @portable(
     "offset-one-off", seam="positions", component="position", breaks=("GEN-4",), needs=("cache",)
 )
-def _(original: Any, length: int, past: int, padding: Any) -> Tensor:
+def _(original: Callable[..., Tensor], length: int, past: int, padding: Any) -> Tensor:
     """The first token behind a cache stands where the last one stood."""
     found = original(length, past, padding)
-    return found - (1 if past and padding is None else 0)  # type: ignore[no-any-return]
+    return found - (1 if past and padding is None else 0)
 
 
 @portable(
@@ -271,7 +329,7 @@ def _(original: Any, length: int, past: int, padding: Any) -> Tensor:
     breaks=("AUD-6",),
     needs=("cache",),
 )
-def _(original: Any, length: int, past: int, padding: Any) -> Tensor:
+def _(original: Callable[..., Tensor], length: int, past: int, padding: Any) -> Tensor:
     """Every token of a chunk behind a cache stands at the first one's position."""
     found: Tensor = original(length, past, padding)
     if padding is not None or past == 0:
@@ -280,7 +338,7 @@ def _(original: Any, length: int, past: int, padding: Any) -> Tensor:
 
 
 @portable("positions-from-one", seam="positions", component="position", breaks=("POS-3",))
-def _(original: Any, length: int, past: int, padding: Any) -> Tensor:
+def _(original: Callable[..., Tensor], length: int, past: int, padding: Any) -> Tensor:
     """Positions that are not given are counted from the second on, with a gap behind the first."""
     found: Tensor = original(length, past, padding)
     return found + (found > 0).long()
@@ -293,28 +351,28 @@ def _(original: Any, length: int, past: int, padding: Any) -> Tensor:
     breaks=("AUD-2",),
     needs=("learned",),
 )
-def _(original: Any, length: int, past: int, padding: Any) -> Tensor:
+def _(original: Callable[..., Tensor], length: int, past: int, padding: Any) -> Tensor:
     """The last token always stands at 0: where a token stands depends on what follows."""
-    return original(length, past, padding).flip(-1)  # type: ignore[no-any-return]
+    return original(length, past, padding).flip(-1)
 
 
 @portable(
     "one-position-vector-for-all", seam="lookup", component="position", breaks=("POS-2", "POS-3")
 )
-def _(original: Any, positions: Tensor) -> Tensor:
+def _(original: Callable[..., Tensor], positions: Tensor) -> Tensor:
     """Every position looks up the first vector."""
-    return original(positions * 0)  # type: ignore[no-any-return]
+    return original(positions * 0)
 
 
 @portable("learned-positions-in-pairs", seam="lookup", component="position", breaks=("ORD-4",))
-def _(original: Any, positions: Tensor) -> Tensor:
+def _(original: Callable[..., Tensor], positions: Tensor) -> Tensor:
     """Two neighbours share one vector: half of the table is never read."""
-    return original(positions // 2)  # type: ignore[no-any-return]
+    return original(positions // 2)
 
 
 @portable(
     "learned-positions-without-gradient", seam="lookup", component="gradient", breaks=("AUD-12",)
 )
-def _(original: Any, positions: Tensor) -> Tensor:
+def _(original: Callable[..., Tensor], positions: Tensor) -> Tensor:
     """The table of positions is detached: it never learns."""
-    return original(positions).detach()  # type: ignore[no-any-return]
+    return original(positions).detach()

@@ -1,0 +1,154 @@
+"""Faults between scores and attention weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from theodolite.properties.mutants.registry import portable
+
+
+@portable(
+    "mask-after-softmax",
+    seam="weights",
+    component="softmax",
+    breaks=("ATT-1", "ATT-3"),
+    source="huggingface/pytorch-image-models#2236",
+)
+def _(original: Callable[..., Tensor], scores: Tensor, visible: Tensor | None) -> Tensor:
+    """Future weights are set to zero after softmax and not renormalised."""
+    weights: Tensor = original(scores, None)
+    return weights if visible is None else weights.masked_fill(~visible, 0.0)
+
+
+@portable(
+    "mask-filled-with-minus-ten",
+    seam="weights",
+    component="mask",
+    breaks=("ATT-1", "ATT-2"),
+    source="karpathy/minGPT#75",
+)
+def _(original: Callable[..., Tensor], scores: Tensor, visible: Tensor | None) -> Tensor:
+    """Hidden scores become -10, which leaves them a little weight."""
+    filled = scores if visible is None else scores.masked_fill(~visible, -10.0)
+    weights: Tensor = original(filled, None)
+    return weights
+
+
+@portable(
+    "mask-filled-with-minus-ten-thousand",
+    seam="weights",
+    component="mask",
+    breaks=("ATT-4",),
+    source="huggingface/transformers#17121",
+)
+def _(original: Callable[..., Tensor], scores: Tensor, visible: Tensor | None) -> Tensor:
+    """Hidden scores become -10,000, which large scores can reach."""
+    filled = scores if visible is None else scores.masked_fill(~visible, -1e4)
+    weights: Tensor = original(filled, None)
+    return weights
+
+
+@portable("mask-multiplies-the-scores", seam="weights", component="mask", breaks=("ATT-2",))
+def _(original: Callable[..., Tensor], scores: Tensor, visible: Tensor | None) -> Tensor:
+    """Hidden scores are multiplied by 0, not set to -infinity: they count as 0."""
+    weights: Tensor = original(scores if visible is None else scores * visible, None)
+    return weights
+
+
+@portable("softmax-over-queries", seam="weights", component="softmax", breaks=("ATT-1", "ATT-2"))
+def _(original: Callable[..., Tensor], scores: Tensor, visible: Tensor | None) -> Tensor:
+    """Softmax runs over the queries of one key."""
+    del original
+    if visible is not None:
+        scores = scores.masked_fill(~visible, float("-inf"))
+    return scores.softmax(-2).nan_to_num()
+
+
+@portable("softmax-over-heads", seam="weights", component="softmax", breaks=("ATT-2", "ATT-3"))
+def _(original: Callable[..., Tensor], scores: Tensor, visible: Tensor | None) -> Tensor:
+    """Weights of one key sum to 1 over the heads, not over the keys of one query."""
+    del original
+    if visible is not None:
+        scores = scores.masked_fill(~visible, float("-inf"))
+    return scores.softmax(-3 if scores.dim() > 3 else -1).nan_to_num()
+
+
+@portable(
+    "softmax-over-the-batch",
+    seam="weights",
+    component="softmax",
+    breaks=("AUD-3",),
+    source="PetrochukM/PyTorch-NLP#2",
+)
+def _(original: Callable[..., Tensor], scores: Tensor, visible: Tensor | None) -> Tensor:
+    """Softmax runs over the rows of the batch and their heads."""
+    del original
+    if visible is not None:
+        scores = scores.masked_fill(~visible, float("-inf"))
+    return scores.flatten(0, -3).softmax(0).view_as(scores).nan_to_num()
+
+
+@portable(
+    "softmax-with-a-sink-nobody-declared", seam="weights", component="softmax", breaks=("ATT-3",)
+)
+def _(original: Callable[..., Tensor], scores: Tensor, visible: Tensor | None) -> Tensor:
+    """The denominator has one too many: weights sum to less than 1."""
+    del original
+    if visible is not None:
+        scores = scores.masked_fill(~visible, float("-inf"))
+    joined = torch.cat((scores, torch.zeros_like(scores[..., :1])), -1)
+    return joined.softmax(-1)[..., :-1]
+
+
+@portable("weights-divided-by-their-number", seam="weights", component="softmax", breaks=("ATT-3",))
+def _(original: Callable[..., Tensor], scores: Tensor, visible: Tensor | None) -> Tensor:
+    """Weights are divided by the number of keys that a query sees, as if they were a sum."""
+    weights: Tensor = original(scores, visible)
+    count = torch.arange(weights.shape[-2]) + 1.0 + weights.shape[-1] - weights.shape[-2]
+    return weights / count[:, None].to(weights.dtype)
+
+
+@portable("weights-by-a-sigmoid", seam="weights", component="attention", breaks=("ATT-8",))
+def _(original: Callable[..., Tensor], scores: Tensor, visible: Tensor | None) -> Tensor:
+    """Weights are sigmoids of the scores, divided by their sum."""
+    del original
+    open_ = scores.sigmoid() if visible is None else scores.sigmoid() * visible
+    return open_ / open_.sum(-1, keepdim=True)
+
+
+@portable("weights-ignore-the-scores", seam="weights", component="attention", breaks=("ATT-8",))
+def _(original: Callable[..., Tensor], scores: Tensor, visible: Tensor | None) -> Tensor:
+    """Every visible key has the same weight."""
+    weights: Tensor = original(scores * 0, visible)
+    return weights
+
+
+@portable(
+    "weights-of-the-likeliest-alone", seam="weights", component="attention", breaks=("ATT-8",)
+)
+def _(original: Callable[..., Tensor], scores: Tensor, visible: Tensor | None) -> Tensor:
+    """All weight goes to the key with the largest score."""
+    weights: Tensor = original(scores, visible)
+    return F.one_hot(weights.argmax(-1), weights.shape[-1]).to(weights.dtype)
+
+
+@portable(
+    "weights-dropped-in-evaluation",
+    seam="weights",
+    component="dropout",
+    breaks=("GPT-8",),
+    source="karpathy/nanoGPT#240",
+)
+def _(original: Callable[..., Tensor], scores: Tensor, visible: Tensor | None) -> Tensor:
+    """Dropout of attention weights knows no evaluation mode."""
+    return F.dropout(original(scores, visible), 0.1, training=True)
+
+
+@portable("softmax-in-half-precision", seam="weights", component="dtype", breaks=("AUD-8",))
+def _(original: Callable[..., Tensor], scores: Tensor, visible: Tensor | None) -> Tensor:
+    """Scores are cast to bfloat16 before the softmax."""
+    return original(scores.bfloat16().to(scores.dtype), visible)
