@@ -147,6 +147,7 @@ def test_the_feed_forward_network_is_as_declared(subject: Subject) -> None:
         "feed_forward_width": "width",
         "experts": "experts",
         "active_experts": "active",
+        "shared_width": "shared_width",
     }
     asked = {key: name for key, name in names.items() if key in known}
     if not asked:
@@ -155,7 +156,7 @@ def test_the_feed_forward_network_is_as_declared(subject: Subject) -> None:
     if not parts:
         not_applicable(subject.anatomy.unread.get("feed_forward", "no feed-forward network"))
     for key, name in asked.items():
-        routed = name in ("experts", "active")
+        routed = name in ("experts", "active", "shared_width")
         judged = [part for part in parts if not routed or part.experts is not None]
         require(
             judged,

@@ -6,10 +6,16 @@ import pytest
 from torch import Tensor, nn
 
 from theodolite.fixtures.attention_calls import AttentionCall
-from theodolite.fixtures.head_groups import joined, neighbours, output_projection, sharing, tiled
+from theodolite.fixtures.head_groups import (
+    joined,
+    neighbours,
+    output_projection,
+    sharing,
+    tiled,
+    why_neighbours,
+)
 from theodolite.fixtures.insides import EQUAL, Inside, attentions, is_flat
 from theodolite.fixtures.judging import judge, not_applicable, require
-from theodolite.fixtures.kinds import has_experts
 from theodolite.fixtures.views import View
 from theodolite.properties import claim
 
@@ -105,7 +111,7 @@ def test_queries_that_share_a_key_head_share_its_value_head(view: View) -> None:
             cause="groups-differ",
         )
         if keys == tiled(heads, groups) != neighbours(heads, groups):
-            said = _grouping(view, call)
+            said = why_neighbours(view, call.module)
             require(
                 said is None,
                 "each key head serves neighbouring query heads",
@@ -169,22 +175,6 @@ def _idle(model: nn.Module, inside: Inside, call: AttentionCall) -> list[str]:
         if any(p.ndim >= 2 for p in module.parameters(recurse=False))
         and (f"{call.module}.{name}" if call.module else name) not in ran
     ]
-
-
-def _grouping(view: View, call: AttentionCall) -> str | None:
-    """What says that groups are of neighbours, or None where nothing does.
-
-    Mixtures of attention heads (JetMoE) let their experts share keys in turns.
-    """
-    if view.subject.declarations.get("groups") == "neighbours":
-        return "groups of neighbours are declared"
-    config = getattr(view.subject.model, "config", None)
-    family = getattr(config, "model_type", None)
-    if has_experts(view.model.get_submodule(call.module)):
-        return None
-    if family and getattr(config, "num_key_value_heads", None):
-        return f"checkpoints of {family} keep groups of neighbours"
-    return None
 
 
 def _listed(groups: tuple[int, ...]) -> str:
