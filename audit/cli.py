@@ -1,4 +1,4 @@
-"""The command line: ``theodolite audit``, ``claims``, each with an example in its help.
+"""The command line: ``theodolite audit``, ``inspect`` ..., each with an example in its help.
 
 Exit status: 0 all that was planned ran and passed; 1 a check failed; 2 the command or its
 configuration is wrong; 3 the subject could not be loaded or called.
@@ -18,6 +18,7 @@ COMMANDS = {
     "audit": "audit_command",
     "inspect": "inspect_command",
     "claims": "claims_command",
+    "mutants": "mutants_command",
     "train": "train_command",
 }
 """Each command and its module: `add_arguments(parser)`, `run(arguments) -> int`, a docstring."""

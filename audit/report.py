@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any
 
 import theodolite
+from theodolite.diagnosis import symptom_of
 from theodolite.fixtures.results import Result
 
 SCHEMA = "theodolite-report/1"
@@ -137,26 +139,20 @@ class Report:
         """The checks that failed, or could not be carried out."""
         return [check for check in self.checks if check.outcome in ("failed", "error")]
 
-    @property
+    @cached_property
     def diagnosis(self) -> list[dict[str, Any]]:
-        """Accused components, most evidence first: {"component", "cause", "score", "evidence"}.
+        """Likely causes, likeliest first: {"component", "cause", "sentence", "score", "evidence"}.
 
-        The score is the share of the failed checks that accuse the component.
+        The score is the cause's probability among the known faults and unknown ones; `sentence`
+        tells a known fault. See `theodolite.diagnosis`.
         """
-        accused: dict[str, list[Check]] = {}
-        for check in self.failures:
-            if check.outcome == "failed":
-                accused.setdefault(check.component, []).append(check)
-        total = sum(map(len, accused.values()))
-        ranked = sorted(accused.items(), key=lambda item: -len(item[1]))
+        from theodolite.knowledge import known_faults
+
+        said = {c.id: symptom_of(c.outcome, c.component, c.cause) for c in self.checks}
+        symptoms = {check: symptom for check, symptom in said.items() if symptom is not None}
         return [
-            {
-                "component": component,
-                "cause": next((c.cause for c in checks if c.cause), None),
-                "score": round(len(checks) / total, 3),
-                "evidence": [check.id for check in checks],
-            }
-            for component, checks in ranked
+            {**asdict(suspect), "score": round(suspect.score, 3), "evidence": [*suspect.evidence]}
+            for suspect in known_faults().suspects(symptoms)
         ]
 
     def to_dict(self) -> dict[str, Any]:

@@ -85,6 +85,7 @@ def _conclusion(report: Report) -> Text:
     text.append(f" ({report.passes:.0f} forward passes, {report.seconds:.1f} s)")
     for accused in report.diagnosis:
         cause = f" ({accused['cause']})" if accused["cause"] else ""
-        evidence = ", ".join(accused["evidence"])
-        text.append(f"\nsuspect: {accused['component']}{cause}: {evidence}", style="bold")
+        text.append(f"\nsuspect: {accused['component']}{cause}", style="bold")
+        text.append(f", {accused['score']:.0%}: {accused['sentence'] or 'no known fault'}")
+        text.append(f" Seen by {', '.join(accused['evidence'])}.", style="dim")
     return text

@@ -1,0 +1,252 @@
+"""From the pattern of failed checks to a ranked list of causes.
+
+What is known comes from trials: known faults, each put into known-good models and audited
+(`theodolite mutants`). What a check says, its symptom, is that it passed, or which component and
+cause it accuses itself.
+
+Two things are learned. How a fault looks: for each check the probability of its symptoms, by the
+fault's own trials; how far one trial tells of another in a different model is measured on the
+faults that were tried in several. And what an accusation is worth: a check that accuses a component
+is right so often, and means another so often.
+
+A fault that nobody has tried looks like none of the known ones. Such a fault is a hypothesis
+too, one under which checks fail as often as they do for faults in general; where it explains the
+symptoms best, the cause is unknown and the accusations alone name the component.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+K = TypeVar("K")
+
+PASSED = ""
+"""The symptom of a check that passed."""
+
+MOST = 3
+"""Causes told at most."""
+
+_ONE_TRIAL = 1.0
+"""Weight of what holds in general beside what was seen, in trials: as much as one of them."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A known fault: its name, the component at fault, and one sentence."""
+
+    name: str
+    component: str
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One known fault in one known-good model, as its audit saw it.
+
+    Attributes:
+        fault: The fault's name.
+        host: The model's name.
+        symptoms: For every check that ran, what it said (see `symptom_of`).
+    """
+
+    fault: str
+    host: str
+    symptoms: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A likely cause of the failures of an audit.
+
+    Attributes:
+        component: The part that is accused.
+        cause: The known fault that the failures look like; where they look like none, what the
+            failed checks themselves say, or None.
+        sentence: That fault in one sentence; "" where the cause is unknown.
+        score: Its probability among the known faults and unknown ones in each component.
+        evidence: The failed checks that speak for it.
+    """
+
+    component: str
+    cause: str | None
+    sentence: str
+    score: float
+    evidence: tuple[str, ...]
+
+
+def symptom_of(outcome: str, component: str, cause: str | None) -> str | None:
+    """What a check's outcome says: `PASSED`, "component" or "component/cause"; None: nothing."""
+    if outcome == "passed":
+        return PASSED
+    if outcome != "failed":
+        return None
+    return f"{component}/{cause}" if cause else component
+
+
+class Diagnostician:
+    """Knows what known faults look like, and compares.
+
+    Args:
+        faults: The known faults.
+        trials: How audits saw them. Those that no check caught teach nothing and are left out, and
+            so are those of other faults.
+    """
+
+    def __init__(self, faults: Iterable[Fault], trials: Iterable[Trial]) -> None:
+        self._faults = {fault.name: fault for fault in faults}
+        kept = [t for t in trials if t.fault in self._faults and any(t.symptoms.values())]
+        self._seen: dict[str, dict[str, Counter[str]]] = {}
+        self._overall: dict[str, Counter[str]] = defaultdict(Counter)
+        self._meant: dict[tuple[str, str], dict[str, float]] = {}
+        for trial in kept:
+            fault = self._seen.setdefault(trial.fault, defaultdict(Counter))
+            # A fault that breaks everything says little of what one accusation means.
+            share = 1 / sum(map(bool, trial.symptoms.values()))
+            for check, said in trial.symptoms.items():
+                fault[check][said] += 1
+                self._overall[check][said] += 1
+                if said:
+                    component = self._faults[trial.fault].component
+                    meant = self._meant.setdefault((check, _accused(said)), {})
+                    meant[component] = meant.get(component, 0.0) + share
+        self._failing = _share_of_failures(kept)
+        self._stays, self._strays = _agreement(kept, self._failing)
+
+    def suspects(self, symptoms: Mapping[str, str]) -> list[Suspect]:
+        """The causes that explain `symptoms`, likeliest first; none if no check failed.
+
+        Args:
+            symptoms: For every check that ran, what it said (see `symptom_of`).
+        """
+        failed = [check for check, said in symptoms.items() if said]
+        if not failed:
+            return []
+        probability = self._posterior(symptoms, failed)
+        by_component = _summed((component, share) for (component, _), share in probability.items())
+        first = max(by_component, key=lambda component: by_component[component])
+        ranked = sorted(probability, key=lambda each: (each[0] != first, -probability[each]))
+        told = [each for each in ranked if probability[each] > 1 / (2 * MOST)][:MOST] or ranked[:1]
+        return [self._suspect(*each, probability[each], symptoms, failed) for each in told]
+
+    def _suspect(
+        self,
+        component: str,
+        cause: str | None,
+        score: float,
+        symptoms: Mapping[str, str],
+        failed: Sequence[str],
+    ) -> Suspect:
+        if cause is None:
+            speaks = [c for c in failed if component in self._vote(c, symptoms[c])]
+            own = Counter(
+                symptoms[c].partition("/")[2] for c in speaks if _accused(symptoms[c]) == component
+            )
+            del own[""]
+            cause = next((name for name, _ in own.most_common(1)), None)
+            return Suspect(component, cause, "", score, tuple(speaks))
+        seen = self._seen[cause]
+        speaks = [c for c in failed if c in seen and seen[c][PASSED] < seen[c].total()]
+        return Suspect(component, cause, self._faults[cause].sentence, score, tuple(speaks))
+
+    def _posterior(
+        self, symptoms: Mapping[str, str], failed: Sequence[str]
+    ) -> dict[tuple[str, str | None], float]:
+        """The probability of each (component, known fault), and of each (component, None)."""
+        weights: dict[str | None, float] = {
+            fault: sum(self._under(fault, check, said) for check, said in symptoms.items())
+            for fault in self._seen
+        }
+        weights[None] = sum(self._in_general(check, said) for check, said in symptoms.items())
+        best = max(weights.values())
+        likely = {fault: math.exp(weight - best) for fault, weight in weights.items()}
+        votes = _summed(v for check in failed for v in self._vote(check, symptoms[check]).items())
+        shares: dict[tuple[str, str | None], float] = {
+            # as many faults again are not known as are known
+            (component, None): likely[None] * max(1, len(self._seen)) * vote
+            for component, vote in votes.items()
+        }
+        for fault in self._seen:
+            component = self._faults[fault].component
+            shares[component, fault] = likely[fault] * votes.get(component, 0.0)
+        return _normalised(shares)
+
+    def _under(self, fault: str, check: str, said: str) -> float:
+        """The logarithm of the probability that `check` says so under a known fault."""
+        seen = self._seen[fault][check]
+        ran = seen.total()
+        if not ran:
+            return self._in_general(check, said)
+        failures = ran - seen[PASSED]
+        # What other models say is worth less than certainty, by as much as models disagree.
+        fails = (failures * self._stays + seen[PASSED] * self._strays) / ran
+        if not said:
+            return math.log(1 - fails)
+        alike = (seen[said] + _ONE_TRIAL * self._kind(check, said)) / (failures + _ONE_TRIAL)
+        return math.log(fails * alike)
+
+    def _in_general(self, check: str, said: str) -> float:
+        """The same under a fault of which nothing is known."""
+        if not said:
+            return math.log(1 - self._failing)
+        return math.log(self._failing * self._kind(check, said))
+
+    def _kind(self, check: str, said: str) -> float:
+        """The probability of that symptom among the failures of `check`."""
+        seen = self._overall[check]
+        failures = seen.total() - seen[PASSED]
+        kinds = len(seen.keys() - {PASSED}) + 1
+        return (seen[said] + 1 / kinds) / (failures + 1)
+
+    def _vote(self, check: str, said: str) -> dict[str, float]:
+        """Whom the accusation of a failed check really means: component → probability."""
+        accused = _accused(said)
+        meant = self._meant.get((check, accused), {})
+        votes = {**meant, accused: meant.get(accused, 0.0) + _ONE_TRIAL}
+        return _normalised(votes)
+
+
+def _summed(shares: Iterable[tuple[str, float]]) -> dict[str, float]:
+    sums: dict[str, float] = {}
+    for key, share in shares:
+        sums[key] = sums.get(key, 0.0) + share
+    return sums
+
+
+def _normalised(shares: Mapping[K, float]) -> dict[K, float]:
+    total = sum(shares.values())
+    return {key: share / total for key, share in shares.items()}
+
+
+def _accused(said: str) -> str:
+    return said.partition("/")[0]
+
+
+def _share_of_failures(trials: Sequence[Trial]) -> float:
+    """The probability that a check fails, over all faults: never 0 or 1."""
+    said = [bool(s) for trial in trials for s in trial.symptoms.values()]
+    return (sum(said) + 0.5) / (len(said) + 1)
+
+
+def _agreement(trials: Sequence[Trial], failing: float) -> tuple[float, float]:
+    """P(fails in one model | fails in another), and P(fails in one | passes in another).
+
+    Counted over all pairs of models that one fault was tried in; with none, a trial is worth one
+    observation beside the general share of failures.
+    """
+    by_fault: dict[str, list[Trial]] = defaultdict(list)
+    for trial in trials:
+        by_fault[trial.fault].append(trial)
+    pairs: Counter[tuple[bool, bool]] = Counter()
+    for tried in by_fault.values():
+        for here in tried:
+            for there in tried:
+                if here.host != there.host:
+                    for check in here.symptoms.keys() & there.symptoms.keys():
+                        pairs[bool(here.symptoms[check]), bool(there.symptoms[check])] += 1
+    stays = (pairs[True, True] + 1) / (pairs[True, True] + pairs[True, False] + 1 + failing)
+    strays = (pairs[False, True] + failing) / (pairs[False, True] + pairs[False, False] + 1)
+    return stays, strays

@@ -1,0 +1,141 @@
+"""What the trials of known faults come to, in numbers and as a page (docs/kill-matrix.md).
+
+python -m theodolite.kill_matrix mutants.json > docs/kill-matrix.md
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+_HEAD = """# The kill matrix
+
+Known faults, each put into known-good models and audited; made by `theodolite mutants --json`
+and `python -m theodolite.kill_matrix`, do not edit. A fault is *caught* if a check fails, and
+*named* if a check that fails accuses the component that is at fault. A change that is no fault
+(*equivalent*) must pass, and so must every model without a fault.
+"""
+
+_LEGEND = (
+    "How many checks caught each, in each host; `!` where none of them accuses the component at "
+    "fault, – where the host has no such place."
+)
+
+
+def caught(trial: Mapping[str, Any]) -> list[str]:
+    """The checks that failed in a trial."""
+    return [check for check, symptom in trial["checks"].items() if symptom]
+
+
+def named(trial: Mapping[str, Any], component: str) -> bool:
+    """Whether a failed check of the trial accuses `component`."""
+    return any(s.partition("/")[0] == component for s in trial["checks"].values() if s)
+
+
+def totals(document: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+    """For each host: {"faults", "caught", "named", "equivalent", "passed"}."""
+    mutants = {mutant["name"]: mutant for mutant in document["mutants"]}
+    counts: dict[str, Counter[str]] = {host: Counter() for host in document["hosts"]}
+    for trial in document["trials"]:
+        count, mutant = counts[trial["host"]], mutants.get(trial["mutant"])
+        if mutant is None or mutant["equivalent"]:
+            count["equivalent"] += 1
+            count["passed"] += trial["verdict"] == "pass"
+        else:
+            count["faults"] += 1
+            count["caught"] += bool(caught(trial))
+            count["named"] += named(trial, mutant["component"])
+    keys = ("faults", "caught", "named", "equivalent", "passed")
+    return {host: {key: count[key] for key in keys} for host, count in counts.items()}
+
+
+def survivors(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The faults that no check caught, and the changes without a fault that one did, with hosts."""
+    no_fault = {None, *(m["name"] for m in document["mutants"] if m["equivalent"])}
+    return [
+        (str(trial["mutant"] or "no fault"), trial["host"])
+        for trial in document["trials"]
+        if (trial["verdict"] != "pass" if trial["mutant"] in no_fault else not caught(trial))
+    ]
+
+
+def page(document: Mapping[str, Any]) -> str:
+    """The whole page, in Markdown."""
+    hosts: Sequence[str] = document["hosts"]
+    trials = {(trial["mutant"], trial["host"]): trial for trial in document["trials"]}
+    return "\n".join(
+        [
+            _HEAD,
+            *_table(
+                ("host", "faults", "caught", "named", "without a fault", "passed"),
+                ((host, *map(str, count.values())) for host, count in totals(document).items()),
+            ),
+            "## Faults",
+            "",
+            _LEGEND,
+            "",
+            *_table(
+                ("fault", "component", *hosts, "what is done"), _fault_rows(document, trials, hosts)
+            ),
+            "## No faults",
+            "",
+            *_table(
+                ("change", *hosts, "why it is none"), _equivalent_rows(document, trials, hosts)
+            ),
+            "## Checks",
+            "",
+            "How many of the faults each check catches, in any host, and the first of them.",
+            "",
+            *_table(("check", "catches", "among them"), _check_rows(document)),
+        ]
+    )
+
+
+def _fault_rows(
+    document: Mapping[str, Any], trials: Mapping[Any, Any], hosts: Sequence[str]
+) -> Iterable[Sequence[str]]:
+    for mutant in sorted(document["mutants"], key=lambda m: (m["component"], m["name"])):
+        if mutant["equivalent"]:
+            continue
+        cells = []
+        for host in hosts:
+            trial = trials.get((mutant["name"], host))
+            mark = "" if trial is None or named(trial, mutant["component"]) else "!"
+            cells.append("–" if trial is None else f"{len(caught(trial))}{mark}")
+        yield (mutant["name"], mutant["component"], *cells, mutant["fault"])
+
+
+def _equivalent_rows(
+    document: Mapping[str, Any], trials: Mapping[Any, Any], hosts: Sequence[str]
+) -> Iterable[Sequence[str]]:
+    for mutant in document["mutants"]:
+        if mutant["equivalent"]:
+            verdicts = [
+                trials.get((mutant["name"], host), {}).get("verdict", "–") for host in hosts
+            ]
+            yield (mutant["name"], *verdicts, mutant["equivalent"])
+
+
+def _check_rows(document: Mapping[str, Any]) -> Iterable[Sequence[str]]:
+    equivalent = {mutant["name"] for mutant in document["mutants"] if mutant["equivalent"]}
+    kills: dict[str, dict[str, None]] = {}
+    for trial in document["trials"]:
+        for check, symptom in trial["checks"].items():
+            faults = kills.setdefault(check, {})
+            if symptom and trial["mutant"] is not None and trial["mutant"] not in equivalent:
+                faults[trial["mutant"]] = None
+    for check, faults in sorted(kills.items(), key=lambda item: (-len(item[1]), item[0])):
+        yield (check, str(len(faults)), ", ".join(list(faults)[:4]))
+
+
+def _table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    lines = [heading, ["---"] * len(heading), *rows]
+    return [*("| " + " | ".join(line) + " |" for line in lines), ""]
+
+
+if __name__ == "__main__":
+    print(page(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))), end="")  # noqa: T201

@@ -1,0 +1,136 @@
+"""Known faults in known-good models, each audited: what was seen, and by which checks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import cache
+from multiprocessing import get_context
+from typing import Any
+
+import torch
+
+import theodolite
+from theodolite.diagnosis import symptom_of
+from theodolite.fixtures.errors import SubjectError
+from theodolite.properties.mutants import Host, Mutant, hosts, load_mutants, pairs
+from theodolite.report import Report
+from theodolite.run import audit
+
+SCHEMA = "theodolite-mutants/1"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A fault's name, None for no fault at all, and the name of the model that it is put into."""
+
+    mutant: str | None
+    host: str
+
+
+def planned(
+    names: Sequence[str] = (),
+    host_names: Sequence[str] = (),
+    components: Sequence[str] = (),
+    *,
+    once: bool = False,
+) -> list[Pair]:
+    """The pairs to try: every host without a fault first, then each fault in each of its hosts.
+
+    Args:
+        names: Faults to try; none for all.
+        host_names: Models to try them in; none for all that can be had here.
+        components: Components whose faults to try; none for all.
+        once: Try each fault in one of its hosts only, the hosts taking turns.
+    """
+    wanted = [
+        Pair(mutant.name, host.name)
+        for mutant, host in pairs()
+        if (not names or mutant.name in names)
+        and (not host_names or host.name in host_names)
+        and (not components or mutant.component in components)
+    ]
+    if once:
+        tried: dict[str | None, list[Pair]] = {}
+        for pair in wanted:
+            tried.setdefault(pair.mutant, []).append(pair)
+        wanted = [places[turn % len(places)] for turn, places in enumerate(tried.values())]
+    return [*(Pair(None, host) for host in dict.fromkeys(pair.host for pair in wanted)), *wanted]
+
+
+def describe(plan: Sequence[Pair]) -> dict[str, Any]:
+    """The document that trials of `plan` go into: what is tried, and no trial yet."""
+    faults = {mutant.name: mutant for mutant in load_mutants()}
+    return {
+        "schema": SCHEMA,
+        "version": theodolite.__version__,
+        "hosts": list(dict.fromkeys(pair.host for pair in plan)),
+        "mutants": [
+            {
+                "name": name,
+                "component": faults[name].component,
+                "claims": list(faults[name].claims),
+                "fault": faults[name].fault,
+                "source": faults[name].source,
+                "equivalent": faults[name].equivalent,
+            }
+            for name in dict.fromkeys(pair.mutant for pair in plan if pair.mutant is not None)
+        ],
+        "trials": [],
+    }
+
+
+def run_trials(plan: Sequence[Pair], *, jobs: int) -> Iterator[dict[str, Any]]:
+    """Audit every pair, `jobs` at a time, in processes of their own; yield each as it ends.
+
+    Yields:
+        {"mutant", "host", "verdict", "checks": check id → symptom, "errors": [message],
+        "passes", "seconds"}; see `theodolite.diagnosis.symptom_of` for symptoms.
+    """
+    if jobs == 1:
+        yield from map(_try, plan)
+        return
+    with ProcessPoolExecutor(
+        jobs, mp_context=get_context("spawn"), initializer=_one_thread
+    ) as pool:
+        running = [pool.submit(_try, pair) for pair in plan]
+        for ended in as_completed(running):
+            yield ended.result()
+
+
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def _try(pair: Pair) -> dict[str, Any]:
+    mutant, host = _known()[pair]
+    began = time.perf_counter()
+    with nullcontext() if mutant is None else mutant.applied(host):
+        try:
+            report = audit(host.subject())
+        except SubjectError as error:
+            report = Report(host.name, error=str(error))
+    said = {c.id: symptom_of(c.outcome, c.component, c.cause) for c in report.checks}
+    return {
+        "mutant": pair.mutant,
+        "host": pair.host,
+        "verdict": report.verdict,
+        "checks": {check: symptom for check, symptom in said.items() if symptom is not None},
+        "errors": [
+            *([report.error] if report.error else []),
+            *(f"{c.id}: {c.message}" for c in report.checks if c.outcome == "error"),
+        ],
+        "passes": round(report.passes, 1),
+        "seconds": round(time.perf_counter() - began, 2),
+    }
+
+
+@cache
+def _known() -> dict[Pair, tuple[Mutant | None, Host]]:
+    sound: dict[Pair, tuple[Mutant | None, Host]] = {
+        Pair(None, host.name): (None, host) for host in hosts()
+    }
+    return sound | {Pair(mutant.name, host.name): (mutant, host) for mutant, host in pairs()}

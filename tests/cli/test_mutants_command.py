@@ -1,0 +1,58 @@
+"""``theodolite mutants``: known faults in known-good models."""
+
+import json
+
+import pytest
+
+from theodolite.cli import main
+from theodolite.kill_matrix import page
+from theodolite.knowledge import diagnostician, digest
+
+PAIR = ["mutants", "no-scale", "--host", "nano", "--jobs", "1"]
+
+
+@pytest.fixture(scope="module")
+def document(tmp_path_factory):
+    file = tmp_path_factory.mktemp("mutants") / "mutants.json"
+    assert main([*PAIR, "--json", str(file)]) == 0
+    return json.loads(file.read_text(encoding="utf-8"))
+
+
+def test_a_fault_is_caught_and_the_model_without_it_passes(document):
+    sound, faulty = document["trials"]
+    assert (sound["mutant"], sound["host"], sound["verdict"]) == (None, "nano", "pass")
+    assert (faulty["mutant"], faulty["host"], faulty["verdict"]) == ("no-scale", "nano", "fail")
+    assert faulty["checks"]["inside.scale"].startswith("scale")
+
+
+def test_the_page_tells_what_was_caught(document):
+    text = page(document)
+    assert "| nano | 1 | 1 | 1 | 1 | 1 |" in text
+    assert "| inside.scale | 1 | no-scale |" in text
+
+
+def test_what_was_seen_becomes_knowledge(document):
+    symptoms = document["trials"][1]["checks"]
+    first = diagnostician(digest(document)).suspects(symptoms)[0]
+    assert (first.component, first.cause) == ("scale", "no-scale")
+
+
+def test_faults_are_listed_without_trying_them(capsys):
+    assert main(["mutants", "--component", "tying", "--list"]) == 0
+    shown = capsys.readouterr().out
+    assert "tying" in shown
+    assert "caught" not in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["no-such-fault"], "no mutant is called 'no-such-fault'"),
+        (["--host", "bert"], "no host is called 'bert'; there are: reference"),
+        (["--component", "colour"], "no component is called 'colour'"),
+        (["--jobs", "0"], "--jobs 0: give 1 or more"),
+    ],
+)
+def test_a_wrong_word_is_a_sentence(words, said, capsys):
+    assert main(["mutants", *words]) == 2
+    assert said in capsys.readouterr().err
