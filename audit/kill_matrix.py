@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from theodolite.held_out import held_out
+
 _HEAD = """# The kill matrix
 
 Known faults, each put into known-good models and audited; made by `theodolite mutants --json`
@@ -23,6 +25,13 @@ and `python -m theodolite.kill_matrix`, do not edit. A fault is *caught* if a ch
 _LEGEND = (
     "How many checks caught each, in each host; `!` where none of them accuses the component at "
     "fault, – where the host has no such place."
+)
+
+_DIAGNOSIS = (
+    "Each host is left out in turn, and its faults are diagnosed with what the others taught. "
+    "Precision, recall and F1 of the accused component are means over the components at fault; of "
+    "the faults that were tried in another host too, how many are the first known cause, and how "
+    "many are among the causes told."
 )
 
 
@@ -74,6 +83,14 @@ def page(document: Mapping[str, Any]) -> str:
                 ("host", "faults", "caught", "named", "without a fault", "passed"),
                 ((host, *map(str, count.values())) for host, count in totals(document).items()),
             ),
+            "## Diagnosis of models that it has not seen",
+            "",
+            _DIAGNOSIS,
+            "",
+            *_table(
+                ("host", "faults", "precision", "recall", "F1", "tried elsewhere", "first", "told"),
+                _held_out_rows(document),
+            ),
             "## Faults",
             "",
             _LEGEND,
@@ -93,6 +110,13 @@ def page(document: Mapping[str, Any]) -> str:
             *_table(("check", "catches", "among them"), _check_rows(document)),
         ]
     )
+
+
+def _held_out_rows(document: Mapping[str, Any]) -> Iterable[Sequence[str]]:
+    for score in held_out(document):
+        means = (f"{value:.2f}" for value in (score.precision, score.recall, score.f1))
+        counts = (score.known, score.first, score.among)
+        yield (score.host, str(score.faults), *means, *map(str, counts))
 
 
 def _fault_rows(
