@@ -118,3 +118,14 @@ def _(patch: Patch) -> None:
         return plain(torch.ones_like(query), key, **options)
 
     patch.replace(plain, scores)
+
+
+@mutant("scores-by-cosine", component="attention", breaks=("ATT-8",))
+def _(patch: Patch) -> None:
+    """Queries and keys are brought to unit length before their product."""
+    plain = attention.attention_scores
+
+    def scores(query: Tensor, key: Tensor, **options: Any) -> Tensor:
+        return plain(F.normalize(query, dim=-1), F.normalize(key, dim=-1), **options)
+
+    patch.replace(plain, scores)

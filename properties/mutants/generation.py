@@ -152,3 +152,15 @@ def _(patch: Patch) -> None:
         return (probabilities.log() + noise).argmax(dim=-1, keepdim=True)
 
     patch.replace(generation.sample, sample)
+
+
+@mutant("temperature-ten-percent-high", component="generation", breaks=("GEN-3",))
+def _(patch: Patch) -> None:
+    """Logits are divided by 1.1 times the temperature."""
+    _change_distribution(patch, lambda logits: logits / 1.1)
+
+
+@mutant("always-the-likeliest", component="generation", breaks=("GEN-3",))
+def _(patch: Patch) -> None:
+    """The likeliest token is taken instead of a draw."""
+    patch.replace(generation.sample, lambda logits, **_: logits.argmax(dim=-1, keepdim=True))

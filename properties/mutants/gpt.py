@@ -173,3 +173,21 @@ def _(patch: Patch) -> None:
         return mean.reshape(B, T, H * d)
 
     patch.method(MultiHeadAttention, "attend", attend)
+
+
+@mutant("one-block-for-all", component="parameters", breaks=("GPT-1",))
+def _(patch: Patch) -> None:
+    """The first block runs as often as there are blocks; the others never do."""
+    _with_blocks(patch, lambda blocks: blocks[:1] * len(blocks))
+
+
+@mutant("feed-forward-before-attention", component="residual", breaks=("GPT-1",))
+def _(patch: Patch) -> None:
+    """Each block runs its feed-forward network first."""
+
+    def forward(self: Block, x: Tensor, **options: Any) -> Tensor:
+        x = x + self.feed_forward(self.feed_forward_norm(x))
+        attended: Tensor = self.attention(self.attention_norm(x), **options)
+        return x + attended
+
+    patch.method(Block, "forward", forward)

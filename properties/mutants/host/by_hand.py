@@ -196,14 +196,12 @@ GROUPED = Host(
 
 MIXTURE = Host(
     name="mixture",
-    spec="theodolite.properties.mutants.host.grouped:build",
-    settings={"n_experts": 5, "window": 6},
+    spec="theodolite.properties.mutants.host.grouped:build_mixture",
     declarations={"window": 6, "experts": 5, "active_experts": 2},
     features=frozenset({"cache"}),
     seams={
         "router": function(grouped, "route"),
         "experts": method(grouped.Experts, "mixture"),
-        "feed_forward": method(grouped.Experts, "forward"),
         "window": function(grouped, "within"),
         "triangle": function(grouped, "causal"),
         "extend": function(grouped, "extend"),

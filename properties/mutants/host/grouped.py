@@ -285,8 +285,6 @@ class Decoder(nn.Module):
         self.layers = nn.ModuleList(Layer(args) for _ in range(args.n_layers))
         self.norm = RMSNorm(args.dim)
         self.output = nn.Linear(args.dim, args.vocab, bias=False)
-        head_dim = args.dim // args.n_heads
-        self.freqs = inverse_frequencies(head_dim, args.rope_theta)
         for parameter in self.parameters():
             if parameter.dim() > 1:
                 nn.init.trunc_normal_(parameter, std=0.05)
@@ -311,7 +309,8 @@ class Decoder(nn.Module):
         seen = 0 if past is None else past[0][0].size(2)
         if positions is None:
             positions = positions_of(T, seen, attention_mask)
-        cos, sin = cos_sin(positions if positions.dim() == 1 else positions[:, None], self.freqs)
+        freqs = inverse_frequencies(self.args.dim // self.args.n_heads, self.args.rope_theta)
+        cos, sin = cos_sin(positions if positions.dim() == 1 else positions[:, None], freqs)
         mask = self.visible(T, seen + T, attention_mask)
         x = self.tokens(ids)
         present = []
@@ -355,6 +354,11 @@ class Decoder(nn.Module):
         return ids
 
 
-def build(**fields: Any) -> Decoder:
+def build() -> Decoder:
     """A small model with random weights."""
-    return Decoder(Args(**fields))
+    return Decoder(Args())
+
+
+def build_mixture() -> Decoder:
+    """The same with experts, and a window."""
+    return Decoder(Args(n_experts=5, window=6))

@@ -499,7 +499,6 @@ def _llama_like(kind: str, prefix: str) -> dict[str, Cut]:
         found |= {
             "router": family.router,
             "experts": family.experts,
-            "feed_forward": method(family.of("SparseMoeBlock"), "forward"),
         }
     else:
         found |= {"gate": family.gate, "feed_forward": method(family.of("MLP"), "forward")}

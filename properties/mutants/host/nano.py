@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -217,6 +216,6 @@ class NanoGPT(nn.Module):
         return idx
 
 
-def build(**fields: Any) -> NanoGPT:
+def build() -> NanoGPT:
     """A small model with random weights."""
-    return NanoGPT(GPTConfig(**fields))
+    return NanoGPT(GPTConfig())

@@ -33,7 +33,7 @@ from theodolite.reference.rotary import Rotation
 
 def build() -> GPT:
     """A small reference with awkward sizes."""
-    return GPT(GPTConfig(vocabulary=59, width=48, layers=3, heads=6, kv_heads=2, context=44))
+    return GPT(GPTConfig(vocabulary=59, width=48, layers=3, heads=6, kv_heads=2))
 
 
 # -- inside attention --------------------------------------------------------------------------

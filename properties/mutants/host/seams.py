@@ -241,7 +241,7 @@ def scores(query: Tensor, key: Tensor, factor: float) -> Tensor:
 def weights(found: Tensor, visible: Tensor | None) -> Tensor:
     """Softmax over the visible keys."""
     if visible is not None:
-        found = found.masked_fill(~visible, float("-inf"))
+        found = found.masked_fill(~visible, torch.finfo(found.dtype).min)
     return found.softmax(dim=-1)
 
 

@@ -95,12 +95,3 @@ def _(original: Any, parts: Any) -> None:
     """A matrix is registered and never read."""
     del original
     parts.owner.left_over = nn.Parameter(torch.randn(17, 13))
-
-
-@portable("one-block-for-all", seam="built", component="parameters", breaks=("GPT-1",))
-def _(original: Any, parts: Any) -> None:
-    """All layers are the first block, run again and again, though as many were declared."""
-    del original
-    blocks = getattr(parts.owner, parts.blocks)
-    for number in range(1, len(blocks)):
-        blocks[number] = blocks[0]

@@ -59,7 +59,9 @@ def _(original: Callable[..., Tensor], query: Tensor, key: Tensor, scale: float)
 )
 def _(original: Callable[..., Tensor], scores: Tensor, visible: Tensor | None) -> Tensor:
     """The largest visible score of a row is taken from all of its scores."""
-    seen = scores if visible is None else scores.masked_fill(~visible, float("-inf"))
+    seen = (
+        scores if visible is None else scores.masked_fill(~visible, torch.finfo(scores.dtype).min)
+    )
     return original(scores - seen.amax(-1, keepdim=True).detach(), visible)
 
 
@@ -88,7 +90,7 @@ def _(original: Callable[..., Tensor], scores: Tensor, visible: Tensor | None) -
     """Weights are the exponential of the log-softmax."""
     del original
     if visible is not None:
-        scores = scores.masked_fill(~visible, float("-inf"))
+        scores = scores.masked_fill(~visible, torch.finfo(scores.dtype).min)
     return scores.log_softmax(-1).exp()
 
 
@@ -123,7 +125,7 @@ def _(original: Callable[..., Tensor], x: Tensor) -> Tensor:
     "heads-in-reverse-order",
     seam="join",
     component="heads",
-    breaks=("MHA-4",),
+    breaks=("AUD-2",),
     equivalent="W_O mixes all heads: another order of its columns",
 )
 def _(original: Callable[..., Tensor], x: Tensor) -> Tensor:
@@ -205,7 +207,7 @@ def _(
     "norms-named-the-other-way",
     seam="block",
     component="norm",
-    breaks=("RES-4",),
+    breaks=("AUD-2",),
     equivalent="two norms of one kind change their names",
 )
 def _(

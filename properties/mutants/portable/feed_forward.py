@@ -54,7 +54,7 @@ def _(original: Callable[..., Tensor], x: Tensor) -> Tensor:
 @portable(
     "feed-forward-centres-the-rows",
     seam="feed_forward",
-    component="feed_forward",
+    component="batch",
     breaks=("AUD-3",),
 )
 def _(original: Callable[..., Tensor], x: Tensor) -> Tensor:

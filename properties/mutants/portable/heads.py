@@ -41,14 +41,6 @@ def _(original: Callable[..., tuple[Tensor, ...]], x: Tensor) -> tuple[Tensor, .
     return query - query.mean(0, keepdim=True), key, value
 
 
-@portable("keys-carry-the-running-mean", seam="project", component="attention", breaks=("MHA-2",))
-def _(original: Callable[..., tuple[Tensor, ...]], x: Tensor) -> tuple[Tensor, ...]:
-    """Keys are averages over all positions so far: no key is its own token's projection."""
-    query, key, value = original(x)
-    count = torch.arange(1, key.shape[2] + 1, dtype=key.dtype)[:, None]
-    return query, key.cumsum(2) / count, value
-
-
 @portable("heads-split-by-a-view", seam="split", component="heads", breaks=("GPT-4",))
 def _(original: Callable[..., Tensor], x: Tensor, width: int) -> Tensor:
     """Time and channels are cut into heads by a view, without exchanging the axes."""

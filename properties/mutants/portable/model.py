@@ -17,8 +17,8 @@ def _embedding(model: nn.Module) -> nn.Embedding:
 
 @portable("an-id-written-in-the-code", seam="embed", component="embedding", breaks=("AUD-4",))
 def _(original: Callable[..., Tensor], ids: Tensor) -> Tensor:
-    """Token 7 is read as token 0."""
-    return original(ids.masked_fill(ids == 7, 0))
+    """Odd ids are looked up one row too low."""
+    return original(ids - ids % 2)
 
 
 @portable("ids-wrap-around", seam="forward", component="vocabulary", breaks=("GPT-7",))
@@ -122,16 +122,8 @@ def _(original: Any, model: nn.Module, ids: Tensor) -> Any:
 def _(original: Any, model: nn.Module, ids: Tensor) -> Any:
     """A forward sets the seed of everybody's random numbers."""
     del model
-    torch.manual_seed(0)
+    torch.manual_seed(4321)
     return original(ids)
-
-
-@portable("forward-without-gradient", seam="forward", component="gradient", breaks=("AUD-12",))
-def _(original: Any, model: nn.Module, ids: Tensor) -> Any:
-    """The whole forward runs under no_grad."""
-    del model
-    with torch.no_grad():
-        return original(ids)
 
 
 @portable("ids-read-as-they-lie", seam="forward", component="shape", breaks=("AUD-11",))

@@ -184,7 +184,7 @@ def _(
 @portable(
     "shift-never-applied",
     seam="norm",
-    component="gradient",
+    component="norm",
     breaks=("AUD-12",),
     needs=("layernorm",),
 )

@@ -112,7 +112,7 @@ def _(
     return original(*once, cosine, sine)
 
 
-@portable("rope-without-its-sine", seam="rotary", component="rope", breaks=("ROPE-1", "ROPE-2"))
+@portable("rope-without-its-sine", seam="rotary", component="rope", breaks=("ROPE-1",))
 def _(
     original: Callable[..., Triple],
     query: Tensor,
@@ -125,7 +125,7 @@ def _(
     return original(query, key, value, cosine, sine * 0)
 
 
-@portable("rope-by-one-sign", seam="rotary", component="rope", breaks=("ROPE-2", "ROPE-7"))
+@portable("rope-by-one-sign", seam="rotary", component="rope", breaks=("ROPE-1",))
 def _(
     original: Callable[..., Triple],
     query: Tensor,
@@ -362,12 +362,6 @@ def _(original: Callable[..., Tensor], length: int, past: int, padding: Any) -> 
 def _(original: Callable[..., Tensor], positions: Tensor) -> Tensor:
     """Every position looks up the first vector."""
     return original(positions * 0)
-
-
-@portable("learned-positions-in-pairs", seam="lookup", component="position", breaks=("ORD-4",))
-def _(original: Callable[..., Tensor], positions: Tensor) -> Tensor:
-    """Two neighbours share one vector: half of the table is never read."""
-    return original(positions // 2)
 
 
 @portable(

@@ -7,16 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from theodolite.properties.mutants.registry import portable
-
-
-@portable("scores-by-cosine", seam="scores", component="attention", breaks=("ATT-8",))
-def _(original: Callable[..., Tensor], query: Tensor, key: Tensor, scale: float) -> Tensor:
-    """Scores are cosines: the lengths of queries and keys do not count."""
-    return original(F.normalize(query, dim=-1), F.normalize(key, dim=-1), scale)
 
 
 @portable("scores-by-distance", seam="scores", component="attention", breaks=("ATT-1", "ATT-8"))
@@ -24,12 +17,6 @@ def _(original: Callable[..., Tensor], query: Tensor, key: Tensor, scale: float)
     """Scores are negative distances, not products."""
     del original
     return -torch.cdist(query, key) * scale
-
-
-@portable("scores-without-sign", seam="scores", component="attention", breaks=("ATT-8",))
-def _(original: Callable[..., Tensor], query: Tensor, key: Tensor, scale: float) -> Tensor:
-    """A key that answers with the opposite counts as much as one that answers."""
-    return original(query, key, scale).abs()
 
 
 @portable("one-head-takes-its-neighbours-keys", seam="scores", component="heads", breaks=("MHA-2",))
@@ -116,13 +103,6 @@ def _(original: Any, query: Tensor) -> float:
 def _(original: Callable[..., Tensor], weights: Tensor, value: Tensor) -> Tensor:
     """Values pass a ReLU first: the result is no mean of values."""
     return original(weights, value.relu())
-
-
-@portable("values-of-the-one-before", seam="mix", component="attention", breaks=("ATT-5",))
-def _(original: Callable[..., Tensor], weights: Tensor, value: Tensor) -> Tensor:
-    """Each weight meets the value of the position before its key, the first its own."""
-    late = torch.cat((value[..., :1, :], value[..., :-1, :]), -2)
-    return original(weights, late)
 
 
 @portable("values-of-the-next", seam="mix", component="mask", breaks=("ATT-4",))

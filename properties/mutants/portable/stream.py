@@ -221,19 +221,6 @@ def _(
     return -x
 
 
-@portable("feed-forward-before-attention", seam="block", component="residual", breaks=("GPT-1",))
-def _(
-    original: Callable[..., Tensor],
-    x: Tensor,
-    first: Part,
-    attention: Part,
-    second: Part,
-    feed: Part,
-) -> Tensor:
-    """The feed-forward network comes first in every block."""
-    return original(x, second, feed, first, attention)
-
-
 @portable(
     "sub-layers-in-parallel",
     seam="block",

@@ -11,6 +11,13 @@ from torch import Tensor
 from theodolite.properties.mutants.registry import portable
 
 
+def _hidden(scores: Tensor, visible: Tensor | None) -> Tensor:
+    """Scores whose exponential is 0 where they are hidden; a row that sees nothing stays finite."""
+    return (
+        scores if visible is None else scores.masked_fill(~visible, torch.finfo(scores.dtype).min)
+    )
+
+
 @portable(
     "mask-after-softmax",
     seam="weights",
@@ -63,8 +70,7 @@ def _(original: Callable[..., Tensor], scores: Tensor, visible: Tensor | None) -
 def _(original: Callable[..., Tensor], scores: Tensor, visible: Tensor | None) -> Tensor:
     """Softmax runs over the queries of one key."""
     del original
-    if visible is not None:
-        scores = scores.masked_fill(~visible, float("-inf"))
+    scores = _hidden(scores, visible)
     return scores.softmax(-2).nan_to_num()
 
 
@@ -72,8 +78,7 @@ def _(original: Callable[..., Tensor], scores: Tensor, visible: Tensor | None) -
 def _(original: Callable[..., Tensor], scores: Tensor, visible: Tensor | None) -> Tensor:
     """Weights of one key sum to 1 over the heads, not over the keys of one query."""
     del original
-    if visible is not None:
-        scores = scores.masked_fill(~visible, float("-inf"))
+    scores = _hidden(scores, visible)
     return scores.softmax(-3 if scores.dim() > 3 else -1).nan_to_num()
 
 
@@ -87,21 +92,8 @@ def _(original: Callable[..., Tensor], scores: Tensor, visible: Tensor | None) -
 def _(original: Callable[..., Tensor], scores: Tensor, visible: Tensor | None) -> Tensor:
     """Softmax runs over the rows of the batch and their heads."""
     del original
-    if visible is not None:
-        scores = scores.masked_fill(~visible, float("-inf"))
+    scores = _hidden(scores, visible)
     return scores.flatten(0, -3).softmax(0).view_as(scores).nan_to_num()
-
-
-@portable(
-    "softmax-with-a-sink-nobody-declared", seam="weights", component="softmax", breaks=("ATT-3",)
-)
-def _(original: Callable[..., Tensor], scores: Tensor, visible: Tensor | None) -> Tensor:
-    """The denominator has one too many: weights sum to less than 1."""
-    del original
-    if visible is not None:
-        scores = scores.masked_fill(~visible, float("-inf"))
-    joined = torch.cat((scores, torch.zeros_like(scores[..., :1])), -1)
-    return joined.softmax(-1)[..., :-1]
 
 
 @portable("weights-divided-by-their-number", seam="weights", component="softmax", breaks=("ATT-3",))
@@ -112,28 +104,11 @@ def _(original: Callable[..., Tensor], scores: Tensor, visible: Tensor | None) -
     return weights / count[:, None].to(weights.dtype)
 
 
-@portable("weights-by-a-sigmoid", seam="weights", component="attention", breaks=("ATT-8",))
-def _(original: Callable[..., Tensor], scores: Tensor, visible: Tensor | None) -> Tensor:
-    """Weights are sigmoids of the scores, divided by their sum."""
-    del original
-    open_ = scores.sigmoid() if visible is None else scores.sigmoid() * visible
-    return open_ / open_.sum(-1, keepdim=True)
-
-
 @portable("weights-ignore-the-scores", seam="weights", component="attention", breaks=("ATT-8",))
 def _(original: Callable[..., Tensor], scores: Tensor, visible: Tensor | None) -> Tensor:
     """Every visible key has the same weight."""
     weights: Tensor = original(scores * 0, visible)
     return weights
-
-
-@portable(
-    "weights-of-the-likeliest-alone", seam="weights", component="attention", breaks=("ATT-8",)
-)
-def _(original: Callable[..., Tensor], scores: Tensor, visible: Tensor | None) -> Tensor:
-    """All weight goes to the key with the largest score."""
-    weights: Tensor = original(scores, visible)
-    return F.one_hot(weights.argmax(-1), weights.shape[-1]).to(weights.dtype)
 
 
 @portable(
@@ -146,9 +121,3 @@ def _(original: Callable[..., Tensor], scores: Tensor, visible: Tensor | None) -
 def _(original: Callable[..., Tensor], scores: Tensor, visible: Tensor | None) -> Tensor:
     """Dropout of attention weights knows no evaluation mode."""
     return F.dropout(original(scores, visible), 0.1, training=True)
-
-
-@portable("softmax-in-half-precision", seam="weights", component="dtype", breaks=("AUD-8",))
-def _(original: Callable[..., Tensor], scores: Tensor, visible: Tensor | None) -> Tensor:
-    """Scores are cast to bfloat16 before the softmax."""
-    return original(scores.bfloat16().to(scores.dtype), visible)

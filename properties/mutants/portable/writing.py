@@ -11,16 +11,6 @@ from torch import Tensor
 from theodolite.properties.mutants.registry import portable
 
 
-@portable(
-    "temperature-ten-percent-high", seam="distribution", component="generation", breaks=("GEN-3",)
-)
-def _(
-    original: Callable[..., Tensor], logits: Tensor, by: float, k: int | None, p: float | None
-) -> Tensor:
-    """Logits are divided by 1.1 times the temperature."""
-    return original(logits, 1.1 * by, k, p)
-
-
 @portable("temperature-multiplies", seam="distribution", component="generation", breaks=("GEN-1",))
 def _(
     original: Callable[..., Tensor], logits: Tensor, by: float, k: int | None, p: float | None
@@ -73,15 +63,6 @@ def _(
     return torch.zeros_like(ranked).scatter(-1, order, kept / kept.sum(-1, keepdim=True))
 
 
-@portable("always-the-likeliest", seam="distribution", component="generation", breaks=("GEN-3",))
-def _(
-    original: Callable[..., Tensor], logits: Tensor, by: float, k: int | None, p: float | None
-) -> Tensor:
-    """Drawing is greedy whatever the temperature."""
-    found: Tensor = original(logits, by, k, p)
-    return torch.nn.functional.one_hot(found.argmax(-1), found.shape[-1]).to(found.dtype)
-
-
 @portable("softmax-of-the-softmax", seam="distribution", component="softmax", breaks=("GEN-3",))
 def _(
     original: Callable[..., Tensor], logits: Tensor, by: float, k: int | None, p: float | None
@@ -90,24 +71,11 @@ def _(
     return original(logits, by, k, p).softmax(-1)
 
 
-@portable("generate-never-cuts", seam="crop", component="generation", breaks=("GEN-2",))
-def _(original: Callable[..., Tensor], ids: Tensor, context: int) -> Tensor:
-    """The whole of a long sequence is read, past the context."""
-    del original, context
-    return ids
-
-
 @portable("generate-cuts-at-the-wrong-end", seam="crop", component="generation", breaks=("GEN-2",))
 def _(original: Callable[..., Tensor], ids: Tensor, context: int) -> Tensor:
     """A long sequence is cut to its first tokens: what is new is never read."""
     del original
     return ids[:, :context]
-
-
-@portable("generate-reads-one-token-less", seam="crop", component="generation", breaks=("GEN-2",))
-def _(original: Callable[..., Tensor], ids: Tensor, context: int) -> Tensor:
-    """One token less than fits is read."""
-    return original(ids, context - 1)
 
 
 @portable("one-token-too-few", seam="generate", component="generation", breaks=("GEN-1",))
@@ -124,7 +92,7 @@ def _(original: Callable[..., Tensor], ids: Tensor, count: int, options: dict[st
     return written
 
 
-@portable("ids-counted-from-one", seam="generate", component="vocabulary", breaks=("GEN-1",))
+@portable("ids-counted-from-one", seam="generate", component="generation", breaks=("GEN-1",))
 def _(original: Callable[..., Tensor], ids: Tensor, count: int, options: dict[str, Any]) -> Tensor:
     """New ids are one too high, and may lie outside the vocabulary."""
     written = original(ids, count, options)
