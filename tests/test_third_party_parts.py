@@ -103,7 +103,7 @@ def attention():
 
 
 def check(folder, conftest, part, *options, where="."):
-    """Write conftest.py into folder / where and run the part's properties from there."""
+    """Write conftest.py into folder / where and run the properties that `part` selects there."""
     start = folder / where
     start.mkdir(parents=True, exist_ok=True)
     (start / "conftest.py").write_text(HEAD + conftest, encoding="utf-8")
@@ -127,7 +127,7 @@ def check(folder, conftest, part, *options, where="."):
     ("part", "conftest", "options"),
     [
         pytest.param("rope", RIGHT_ROPE, ("-n", "2"), id="rotary-embedding-torch"),
-        pytest.param("norm", RIGHT_NORM, (), id="norms-of-torch"),
+        pytest.param("test_norm.py", RIGHT_NORM, (), id="norms-of-torch"),
         pytest.param("attention", RIGHT_ATTENTION, (), id="attention-of-torch"),
     ],
 )
@@ -142,8 +142,8 @@ def test_a_right_part_passes(tmp_path, part, conftest, options):
 @pytest.mark.parametrize(
     ("part", "conftest", "said"),
     [
-        pytest.param("rope", MIXED_ROPE, "follow the same pairing", id="pairings-mixed"),
-        pytest.param("norm", NORM_OVER_TIME, "position", id="normalised-over-time"),
+        pytest.param("fixed_pairs", MIXED_ROPE, "follow the same pairing", id="pairings-mixed"),
+        pytest.param("own_channels_alone", NORM_OVER_TIME, "position", id="normalised-over-time"),
         pytest.param("attention", LATE_MASK, "sum to 1", id="masked-after-softmax"),
         pytest.param("attention", UNSCALED, "QKᵀ/√d", id="not-scaled"),
     ],

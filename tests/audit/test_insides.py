@@ -21,6 +21,20 @@ FAULTS = [*ATTENTION, *ROPE, *NORMS, *RESIDUAL, *FEED_FORWARD, *SINKS]
 BY_HAND = f"{Path(__file__).parent / 'models' / 'by_hand.py'}:Model"
 VARIANTS = [{}, {"config.flash": True}, {"config.n_expert": 4}]
 
+ONE_OF_EACH_KIND = {
+    "C05", "M16", "H06", "H01", "G01-keys-alone", "R07", "values-rotated", "N05", "N12",
+    "no-skip-around-attention", "F01", "mean-over-positions", "S03",
+}  # fmt: skip
+"""Faults of the library's model that every run tries; the others have the slow suite."""
+
+IN_LLAMA = [
+    pytest.param(
+        fault, id=fault.id, marks=[] if fault.id in ONE_OF_EACH_KIND else [pytest.mark.slow]
+    )
+    for fault in FAULTS
+    if fault.llama
+]
+
 
 def look_inside(spec, **options):
     return theodolite.audit(spec, select=GROUPS, **options)
@@ -38,13 +52,16 @@ def test_a_fault_of_a_hand_written_model_is_seen_and_named(fault, tmp_path):
     assert names(fault, report), messages(report)
 
 
-@pytest.mark.parametrize(
-    "fault", [fault for fault in FAULTS if fault.llama], ids=lambda fault: fault.id
-)
+@pytest.mark.parametrize("fault", IN_LLAMA)
 def test_the_same_fault_of_a_hugging_face_llama_is_seen_and_named(fault, tmp_path):
     pytest.importorskip("transformers")
     report = look_inside(fault.write(tmp_path, "llama"))
     assert names(fault, report), messages(report)
+
+
+def test_a_fault_of_each_component_is_tried_in_the_library_s_model():
+    tried = {fault.component for fault in FAULTS if fault.llama and fault.id in ONE_OF_EACH_KIND}
+    assert tried == {fault.component for fault in FAULTS if fault.llama}
 
 
 @pytest.mark.parametrize("host", ["by hand", "llama"])
