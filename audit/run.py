@@ -53,7 +53,8 @@ def audit(
         declare: What is known of it; see `theodolite.fixtures.declarations.DECLARABLE`.
         expected_failures: Check id → reason. Strict: one that passes fails the audit.
         budget: "quick" (the subject as given and sharpened), "standard" (every view), or
-            "thorough" (every view, and ten times as many drawn examples).
+            "thorough" (every view, ten times as many drawn examples, and what takes
+            long: compiling and exporting).
         select: Check ids, or prefixes of them, to run; None for all.
         settings: Keyword arguments for building the subject.
         as_configured: Build a class at the size of its own defaults.
@@ -142,6 +143,8 @@ class _Collector:
             view = callspec.params.get("view") if callspec is not None else None
             if self._views is not None and view not in self._views:
                 continue
+            if item.get_closest_marker("slow") and not self._takes_time(check):
+                continue
             if self._select is None or any(_matches(check, name) for name in self._select):
                 kept.append(item)
                 self._planned[check] = self._planned.get(check, 0) + 1
@@ -149,6 +152,9 @@ class _Collector:
             without_shrinking(item.obj, times=self._times, explore=self._explore)  # type: ignore[attr-defined]
         # The gates come first: what they say explains why others do not apply.
         items[:] = sorted(kept, key=lambda item: "test_gates" not in item.nodeid)
+
+    def _takes_time(self, check: str) -> bool:
+        return self._times > 1 or check in (self._select or ())
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import Tensor, nn
 
+from theodolite.fixtures.errors import SubjectError
 from theodolite.fixtures.judging import judge, not_applicable
 from theodolite.fixtures.stream import random_ids, small_config, small_gpt
 from theodolite.fixtures.views import RELATION, View
 from theodolite.properties import claim
 
 
-@pytest.mark.parametrize("view", ["other backend"], indirect=True)
+@pytest.mark.parametrize("view", ["other backend", "flex attention"], indirect=True)
 @claim("AUD-7", check="backend.agree", component="backend")
 def test_another_attention_backend_gives_the_same_logits(view: View) -> None:
-    """The subject's own choice of attention (eager, sdpa, a flash flag) changes only rounding."""
+    """The subject's own choice of attention (eager, sdpa, flex, a flag) changes only rounding."""
     plain = view.subject.views.sharpened
     if plain.obstacle is not None:
         not_applicable(plain.obstacle)
     if plain.rows_mix:
         not_applicable("not judged: rows of a batch change each other (see batch.independence)")
-    if any(call.soft_cap is not None for call in plain.insides.random.recording.calls):
+    capped = any(call.soft_cap is not None for call in plain.insides.random.recording.calls)
+    if capped and view.name != "flex attention":
         not_applicable("scores are soft-capped, which a fused operator cannot do")
     ids = view.random_ids(2)
     judge(
@@ -32,6 +35,89 @@ def test_another_attention_backend_gives_the_same_logits(view: View) -> None:
         where={"view": view.name},
         remedy="are mask, scale, window, soft-cap and dropout passed on in both?",
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("view", ["sharpened"], indirect=True)
+@claim("AUD-7", check="backend.compiled", component="backend")
+def test_a_compiled_model_gives_the_same_logits(view: View) -> None:
+    """Through torch.compile, on other tokens than the first.
+
+    Its graphs are run as they are captured: what a model does otherwise while it is compiled, or
+    keeps of the first call, shows in them, and making machine code of them takes a minute.
+    """
+    compiled = torch.compile(view.copy(), backend="aot_eager")
+    first, ids = view.random_ids(2, seed=1), view.random_ids(2)
+    try:
+        view.subject.run(compiled, first, view.extra(first))
+        logits = view.subject.run(compiled, ids, view.extra(ids))
+    except SubjectError as error:
+        not_applicable(f"it does not compile here: {_first_line(error)}")
+    finally:
+        torch.compiler.reset()
+    judge(
+        logits,
+        view.logits(ids),
+        bound=view.relation_bound,
+        says="the compiled model gives the logits of the plain one",
+        axes=("row", "position", "token"),
+        where={"view": view.name},
+        remedy="does it ask whether it is being compiled, or keep something of the first call?",
+        cause="compiled-differs",
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("view", ["sharpened"], indirect=True)
+@claim("AUD-7", check="backend.exported", component="backend")
+def test_an_exported_program_gives_the_same_logits(view: View) -> None:
+    """Through torch.export, on other tokens than those that it was traced with."""
+    first, ids = view.random_ids(2, seed=1), view.random_ids(2)
+    exported = _export(view, first)
+    judge(
+        view.subject.outside(lambda: exported(ids.to(view.subject.device)), ids),
+        view.logits(ids),
+        bound=view.relation_bound,
+        says="the exported program gives the logits of the model",
+        axes=("row", "position", "token"),
+        where={"view": view.name},
+        remedy="is a tensor made from the values of the first tokens, and kept as a constant?",
+        cause="exported-differs",
+    )
+
+
+def _export(view: View, ids: Tensor) -> nn.Module:
+    """The program that torch.export makes of a view, ids (B, T) to logits.
+
+    Raises:
+        pytest.skip.Exception: If it makes none; says why. That is no fault.
+    """
+    whole = _Logits(view)
+    try:
+        with view.subject.limits(), torch.no_grad():
+            exported = torch.export.export(whole, (ids.to(view.subject.device),))
+    except Exception as error:
+        not_applicable(f"torch.export makes no program of it: {_first_line(error)}")
+    return exported.module()
+
+
+def _first_line(error: Exception) -> str:
+    said = str(error).strip().splitlines() or [""]
+    return f"{type(error).__name__}: {said[0][:300]}"
+
+
+class _Logits(nn.Module):
+    """A view as a module from ids to logits alone."""
+
+    def __init__(self, view: View) -> None:
+        super().__init__()
+        self.model = view.model
+        self._view = view
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """(B, T) -> (B, T, V)."""
+        view = self._view
+        return view.subject.convention.logits(self.model, ids, **view.extra(ids))
 
 
 @pytest.mark.parametrize("style", ["article", "gpt2"])
@@ -73,7 +159,7 @@ def test_the_reference_is_the_same_compiled_and_exported() -> None:
     torch.compiler.reset()
 
 
-def _far(logits: torch.Tensor, dtype: torch.dtype) -> float:
+def _far(logits: Tensor, dtype: torch.dtype) -> float:
     """The bound of a relation in float32 (see `RELATION`), in the resolution of `dtype`."""
     ratio = torch.finfo(dtype).eps / torch.finfo(torch.float32).eps
     return RELATION * ratio * float(logits.detach().std())

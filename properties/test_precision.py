@@ -20,27 +20,27 @@ LATE = 8000
 
 @claim("AUD-8", check="precision.native", component="dtype")
 def test_its_own_dtype_gives_what_a_finer_one_gives(view: View) -> None:
-    """The same weights in the next finer dtype move the logits by rounding alone.
+    """The same weights in float64 move the logits of a float32 model by rounding alone.
 
-    It shows what only the native dtype suffers from: a large bias that swallows the scores, a sum
-    that overflows, a difference of large numbers.
+    It shows what float32 suffers from: a large bias that swallows the scores, a sum that overflows,
+    a difference of large numbers. Half precision is judged by `precision.half`.
     """
     own = next((p.dtype for p in view.model.parameters() if p.is_floating_point()), torch.float32)
-    finer = torch.float64 if own == torch.float32 else torch.float32
-    if own == torch.float64:
-        not_applicable("the model computes in float64: there is no finer dtype")
+    if own != torch.float32:
+        other = "there is no finer dtype" if own == torch.float64 else "see precision.half"
+        not_applicable(f"the model computes in {own}: {other}")
     ids = view.random_ids(2)
     try:
-        exact = view.subject.run(view.copy().to(finer), ids, view.extra(ids))
+        exact = view.subject.run(view.copy().double(), ids, view.extra(ids))
     except (SubjectError, RuntimeError) as error:
-        not_applicable(f"the model does not run in {finer}: {str(error)[:120]}")
+        not_applicable(f"the model does not run in float64: {str(error)[:120]}")
     if not bool(torch.isfinite(exact).all()):
-        not_applicable(f"the model gives no finite logits in {finer}")
+        not_applicable("the model gives no finite logits in float64")
     judge(
         view.logits(ids),
         exact,
         bound=max(view.relation_bound, rounding(view.model, exact, own)),
-        says=f"{own} gives the logits of {finer}".replace("torch.", ""),
+        says="float32 gives the logits of float64",
         axes=("row", "position", "token"),
         where={"view": view.name},
         remedy="is a large number added to the scores (-1e9 as a bias on all of them), or a "

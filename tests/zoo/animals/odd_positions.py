@@ -172,8 +172,10 @@ class Forgetting(Still):
         self.gate = nn.Linear(WIDTH, HEADS)
 
     def mix(self, x, query, key, value):
-        log = nn.functional.logsigmoid(self.gate(x)).transpose(1, 2).cumsum(-1)
-        scores = self.score(query, key) + log.unsqueeze(-1) - log.unsqueeze(-2)
+        log = nn.functional.logsigmoid(self.gate(x)).transpose(1, 2)
+        log = log.cumsum(-1, dtype=torch.float64)  # grows with length: half would lose the gates
+        forgotten = (log.unsqueeze(-1) - log.unsqueeze(-2)).to(query.dtype)
+        scores = self.score(query, key) + forgotten
         return (self.weigh(scores) @ value).transpose(1, 2).flatten(2)
 
 

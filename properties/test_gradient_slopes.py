@@ -1,0 +1,44 @@
+"""AUD-12: a gradient is the slope of what the forward computes."""
+
+from __future__ import annotations
+
+import pytest
+
+from theodolite.fixtures.finite_differences import differentiate, slopes, wrong_parameters
+from theodolite.fixtures.judging import not_applicable, require
+from theodolite.fixtures.views import View
+from theodolite.properties import claim
+
+
+@pytest.mark.parametrize("view", ["sharpened"], indirect=True)
+@claim("AUD-12", check="gradient.slope", component="gradient")
+def test_backward_gives_the_slope_of_the_forward(view: View) -> None:
+    """Along random directions of all weights, autograd agrees with finite differences.
+
+    It shows a backward that was written by hand and is wrong, and a path that is cut off the graph:
+    the forward is right then, and training is not.
+    """
+    found = differentiate(view)
+    if found is None:
+        not_applicable("the logits carry no gradient (inference mode, or frozen throughout)")
+    clear = slopes(found)
+    if len(clear) < 2:
+        not_applicable("small steps in the weights let the logits jump (choices of experts, codes)")
+    wrong = [one for one in clear if not one.agrees]
+    is_wrong = 2 * len(wrong) > len(clear)  # a kink beside one direction is no fault
+    worst = max(wrong if is_wrong else clear, key=lambda one: one.off)
+    where = {"view": view.name}
+    if is_wrong:
+        guilty = wrong_parameters(found)
+        where["wrong"] = f"{len(guilty)} of {len(found.names)} parameters"
+        where["last"] = guilty[-1] if guilty else "none by itself"
+    require(
+        not is_wrong,
+        "gradients are the slopes of the forward",
+        measured=worst.off,
+        bound=worst.allowed,
+        where=where,
+        remedy="is a backward written by hand wrong, or a path cut off (no_grad, detach, .data)? "
+        "Weights before the fault have a wrong gradient, those after it a right one.",
+        cause="gradient-not-the-slope",
+    )
