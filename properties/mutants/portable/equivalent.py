@@ -95,6 +95,22 @@ def _(original: Callable[..., Tensor], scores: Tensor, visible: Tensor | None) -
 
 
 @portable(
+    "softmax-off-by-one",
+    seam="weights",
+    component="softmax",
+    breaks=("AUD-2",),
+    equivalent="a design: a key of score 0 and no value, so that a head may look at nothing",
+)
+def _(original: Callable[..., Tensor], scores: Tensor, visible: Tensor | None) -> Tensor:
+    """The denominator has one more: weights sum to less than 1."""
+    del original
+    if visible is not None:
+        scores = scores.masked_fill(~visible, torch.finfo(scores.dtype).min)
+    joined = torch.cat((scores, torch.zeros_like(scores[..., :1])), -1)
+    return joined.softmax(-1)[..., :-1]
+
+
+@portable(
     "triangle-by-comparison",
     seam="triangle",
     component="mask",

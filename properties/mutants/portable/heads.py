@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
 from torch import Tensor
 
 from theodolite.properties.mutants.registry import portable
@@ -65,12 +64,6 @@ def _(original: Callable[..., Tensor], x: Tensor) -> Tensor:
 def _(original: Callable[..., Tensor], x: Tensor) -> Tensor:
     """Every head hands on the mean over all heads."""
     return original(x.mean(1, keepdim=True).expand_as(x))
-
-
-@portable("last-head-left-out", seam="join", component="heads", breaks=("MHA-4",))
-def _(original: Callable[..., Tensor], x: Tensor) -> Tensor:
-    """The last head's result is replaced by the first's."""
-    return original(torch.cat((x[:, :-1], x[:, :1]), 1))
 
 
 @portable(

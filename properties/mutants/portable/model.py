@@ -66,12 +66,6 @@ def _(original: Callable[..., Tensor], x: Tensor) -> Tensor:
     return logits - logits.mean(0, keepdim=True)
 
 
-@portable("logits-in-half-precision", seam="head", component="dtype", breaks=("AUD-8",))
-def _(original: Callable[..., Tensor], x: Tensor) -> Tensor:
-    """Logits are rounded to bfloat16 and cast back."""
-    return original(x).bfloat16().to(x.dtype)
-
-
 @portable("last-position-from-the-length", seam="head", component="shape", breaks=("AUD-11",))
 def _(original: Callable[..., Tensor], x: Tensor) -> Tensor:
     """A single token is squeezed away, and its logits come without their axis of time."""
@@ -118,14 +112,6 @@ def _(original: Any, model: nn.Module, ids: Tensor) -> Any:
     return result
 
 
-@portable("generator-seeded-by-the-forward", seam="forward", component="state", breaks=("AUD-9",))
-def _(original: Any, model: nn.Module, ids: Tensor) -> Any:
-    """A forward sets the seed of everybody's random numbers."""
-    del model
-    torch.manual_seed(4321)
-    return original(ids)
-
-
 @portable("ids-read-as-they-lie", seam="forward", component="shape", breaks=("AUD-11",))
 def _(original: Any, model: nn.Module, ids: Tensor) -> Any:
     """Ids are read from memory in storage order, whatever their strides."""
@@ -147,13 +133,6 @@ def _(original: Any, model: nn.Module, ids: Tensor) -> Any:
     """Every row of a batch is answered as if it were the first."""
     del model
     return original(ids[:1].expand_as(ids).contiguous())
-
-
-@portable("first-token-never-read", seam="forward", component="embedding", breaks=("ATT-5",))
-def _(original: Any, model: nn.Module, ids: Tensor) -> Any:
-    """The first token of every sequence is read as token 0."""
-    del model
-    return original(torch.cat((ids[:, :1] * 0, ids[:, 1:]), 1))
 
 
 @portable(
