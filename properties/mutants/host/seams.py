@@ -39,7 +39,6 @@ queries, S keys, H heads of width d, C channels, N tokens, E experts):
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -95,7 +94,7 @@ class Host:
         seams: Where a change can be put, and how.
         features: What it has: "rotary", "learned", "gqa", "rmsnorm", "layernorm", "gated", "moe",
             "window", "cache", "padding", "shift" (its loss shifts), "tied", "dropout" ...
-        requires: A package that must be installed, or None.
+        requires: The package that it comes from, or None.
         settings: Keyword arguments for building it.
         declarations: What is declared of it.
     """
@@ -115,12 +114,6 @@ class Host:
             SubjectError: If a fault keeps it from being built or called.
         """
         return Subject.load(self.spec, settings=self.settings, declarations=self.declarations)
-
-    def missing(self) -> str | None:
-        """Why it cannot be had here, in a sentence, or None."""
-        if self.requires is None or importlib.util.find_spec(self.requires) is not None:
-            return None
-        return f"{self.name} needs {self.requires}, which is not installed."
 
     def wrap(self, seam: str, change: Change, patch: Patch) -> None:
         """Let `change` stand in `seam` until `patch` is undone.
