@@ -5,6 +5,7 @@ Examples:
   theodolite audit my_gpt.py:GPT --set vocab=74
   theodolite audit hf:llama --json report.json
   theodolite audit package.model:Transformer --declare longest=1024 --budget quick
+  theodolite audit my_gpt.py:GPT --reproduce failures
 """
 
 from __future__ import annotations
@@ -41,14 +42,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--explore", action="store_true", help="draw fresh examples in this run")
     parser.add_argument("--json", metavar="FILE", help="write the report as JSON (- for stdout)")
     parser.add_argument("--junit", metavar="FILE", help="write the report as JUnit XML")
+    parser.add_argument(
+        "--reproduce",
+        metavar="DIR",
+        help="write into DIR, for each failed check, a script that shows it without Theodolite",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Audit the subject, show and write the report; return the exit status."""
-    from theodolite.run import audit  # imports torch, which --help can do without
+    from theodolite.fixtures.subject import Subject  # imports torch, which --help can do without
+    from theodolite.run import audit
 
     project = project_settings(Path.cwd())
-    subject = subject_of(arguments, project)
+    named = subject_of(arguments, project)
     console = Console(stderr=arguments.json == "-")
     bar = Progress(
         TextColumn("{task.description}"),
@@ -58,10 +65,17 @@ def run(arguments: argparse.Namespace) -> int:
         transient=True,
     )
     with bar:
-        task = bar.add_task(f"auditing {subject['subject']}", total=None)
+        task = bar.add_task(f"auditing {named['subject']}", total=None)
         try:
+            subject = Subject.load(
+                named["subject"],
+                settings=named["settings"],
+                declarations=named["declare"],
+                as_configured=named["as_configured"],
+                seconds=named["time_limit"],
+            )
             report = audit(
-                **subject,
+                subject,
                 expected_failures=project.expected_failures,
                 budget=arguments.budget,
                 select=arguments.select,
@@ -69,8 +83,13 @@ def run(arguments: argparse.Namespace) -> int:
                 progress=lambda done, planned: bar.update(task, completed=done, total=planned),
             )
         except SubjectError as error:
-            _write(arguments, Report(subject=subject["subject"], error=str(error)))
+            _write(arguments, Report(subject=named["subject"], error=str(error)))
             raise
+        if arguments.reproduce is not None:
+            from theodolite.reproduce import write_scripts
+
+            bar.update(task, description="writing scripts")
+            report = write_scripts(subject, report, Path(arguments.reproduce))
     render(report, console)
     _write(arguments, report)
     return 0 if report.verdict == "pass" else _FAILED

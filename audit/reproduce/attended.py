@@ -1,0 +1,234 @@
+"""Relations of what attention multiplies: weights, scores, heads.
+
+Their scripts keep every call of a torch function, and find attention among them by its shapes: the
+product of queries and keys, and the weights that meet the values, are T by T.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from torch import nn
+
+from theodolite.reproduce.outputs import FUTURE
+from theodolite.reproduce.relation import INSIDE, Cases, Relation
+from theodolite.reproduce.scene import Scene
+
+Case = Mapping[str, object]
+
+WATCH = """
+class Watch(torch.overrides.TorchFunctionMode):  # keeps every call of a torch function
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        calls.append((function.__name__, args, kwargs or {}, function(*args, **(kwargs or {}))))
+        return calls[-1][3]
+
+calls, ids, T = [], $ids, $length
+with Watch():
+    logits(ids)
+"""
+
+_SQUARE = 'if "matmul" in name and {}.shape[-2:] == (T, T)'
+_EXPLICIT = {
+    "qk": "q, k = [(a[0], a[1].mT) for name, a, _, r in calls " + _SQUARE.format("r") + "]",
+    "values": "v = [a[1] for name, a, _, r in calls " + _SQUARE.format("a[0]") + "]",
+    "output": "out = [r for name, a, _, r in calls " + _SQUARE.format("a[0]") + "]",
+    "weights": "w = [a[0] for name, a, _, r in calls " + _SQUARE.format("a[0]") + "]",
+    "product": "q, product = [(a[0], r) for name, a, _, r in calls " + _SQUARE.format("r") + "]",
+}
+_FUSED_CALL = 'if name == "scaled_dot_product_attention"]'
+_FUSED = {
+    "qk": "q, k = [a[:2] for name, a, _, r in calls " + _FUSED_CALL,
+    "values": "v = [a[2] for name, a, _, r in calls " + _FUSED_CALL,
+    "output": "out = [r for name, a, _, r in calls " + _FUSED_CALL,
+    "weights": None,
+    "product": None,
+}
+_WEIGHTS = "$weights[$layer]\n"
+QK = "$qk[$layer]\n"
+VALUES = "$values[$layer]\n"
+_OUTPUT = "$output[$layer]\n"
+
+
+def _both(case: Case) -> Iterator[Case]:
+    """Where explicit attention has what is looked for, and where the fused operator has."""
+    yield {**case, **_EXPLICIT}
+    yield {**case, **_FUSED}
+
+
+def _random(scene: Scene) -> Iterator[Case]:
+    """Two different sequences, no shorter than tells T from other axes."""
+    for length in (3, 5, 7, 13):
+        if length in scene.lengths(3):
+            rows = [scene.tokens(length), scene.tokens(length, start=length)]
+            case = {**_place(scene), "ids": f"torch.tensor({rows})", "length": length}
+            yield from _both(case)
+
+
+def constant(scene: Scene) -> Iterator[Case]:
+    """One token repeated."""
+    longest = min(scene.subject.longest or 40, 40)
+    for length in (3, 5, 7, 13, longest):
+        if length <= (scene.subject.longest or length):
+            case = {**_place(scene), "ids": f"torch.tensor([[1] * {length}])", "length": length}
+            yield from _both(case)
+
+
+def _place(scene: Scene) -> dict[str, object]:
+    where = scene.check.where
+    return {
+        "layer": scene.layer,
+        "head": where.get("head", 0),
+        "other": where.get("other head", 1),
+    }
+
+
+def _scale(scene: Scene) -> Iterator[Case]:
+    declared = scene.subject.declarations.get("scale")
+    if declared is not None and not isinstance(declared, int | float):
+        return
+    for case in _random(scene):
+        yield {
+            **case,
+            "wanted": "q.shape[-1] ** -0.5" if declared is None else repr(float(declared)),
+            "said": "1/√d_head" if declared is None else "the declared scale",
+        }
+
+
+def _projection(scene: Scene) -> Iterator[Case]:
+    path = scene.check.where.get("projection")
+    paths = [str(path)] if path else []
+    if scene.module is not None and not paths:
+        attention = scene.subject.model.get_submodule(scene.module)
+        linear = [name for name, m in attention.named_modules() if isinstance(m, nn.Linear)]
+        paths = [f"{scene.module}.{name}" for name in linear[-1:]]
+    for case in _random(scene):
+        for each in paths:
+            yield {**case, "projection": each}
+
+
+def _idle(scene: Scene) -> Iterator[Case]:
+    modules = dict(scene.subject.model.named_modules())
+    for key in ("idle", "never read"):
+        for name in str(scene.check.where.get(key, "")).split(", "):
+            path = name.removeprefix("a part of ")
+            path = f"{_row(scene)}.{path}" if path.isdigit() else path
+            path = path if path in modules else path.rpartition(".")[0]
+            if path in modules and path:
+                yield {"idle": path, "ids": [scene.tokens(scene.lengths(2)[0])]}
+
+
+def _row(scene: Scene) -> str:
+    """Path of the list of layers."""
+    lists = [n for n, m in scene.subject.model.named_modules() if isinstance(m, nn.ModuleList)]
+    return lists[0] if lists else ""
+
+
+def of_cause(*causes: str) -> Callable[[Cases], Cases]:
+    """Cases only where the check found one of these causes."""
+    return lambda cases: lambda scene: cases(scene) if scene.check.cause in causes else ()
+
+
+def watching(body: str, cases: Cases) -> Relation:
+    """A relation whose body follows one watched forward on `ids`, T long."""
+    return Relation(WATCH + body, cases, views=INSIDE)
+
+
+SUMS = watching(
+    _WEIGHTS
+    + """measured, bound = (w.sum(-1) - 1).abs().max().item(), 1e-5
+assert measured <= bound, f"rows of weights are off 1 by {measured:.3g}\"""",
+    _random,
+)
+LATER_WEIGHTS = watching(
+    _WEIGHTS
+    + """measured, bound = w.triu(1).abs().max().item(), 0.0
+assert measured <= bound, f"a later key has a weight of {measured:.3g}\"""",
+    _random,
+)
+OVER_KEYS = watching(
+    """scores, w = [
+    (a[0], r) for name, a, _, r in calls if name == "softmax" and r.shape[-2:] == (T, T)
+][$layer]
+measured, bound = (scores.softmax(-1) - w).abs().nan_to_num(1.0).max().item(), 1e-5
+assert measured <= bound, f"softmax is not over the keys: weights are off by {measured:.3g}\"""",
+    _random,
+)
+SCALE = watching(
+    """$product[$layer]
+scores = [a[0] for name, a, _, r in calls if name == "softmax" and r.shape[-2:] == (T, T)][$layer]
+one, other = (x[..., -1, 0] - x[..., -1, 1] for x in (scores, product))
+scale, wanted = (one / other).median().item(), $wanted
+measured, bound = abs(scale / wanted - 1), 1e-3
+assert measured <= bound, f"softmax gets q·k times {scale:.4g}; $said is {wanted:.4g}\"""",
+    _scale,
+)
+FUSED_SCALE = watching(
+    """q, scale = [(a[0], g.get("scale")) for name, a, g, _ in calls if "scaled" in name][$layer]
+scale, wanted = q.shape[-1] ** -0.5 if scale is None else scale, $wanted
+measured, bound = abs(scale / wanted - 1), 1e-3
+assert measured <= bound, f"softmax gets q·k times {scale:.4g}; $said is {wanted:.4g}\"""",
+    _scale,
+)
+JOINED = watching(
+    _OUTPUT
+    + """joined = out.transpose(1, 2).flatten(2)
+measured, bound = (given[-1].reshape(joined.shape) - joined).abs().max().item(), 1e-4
+assert measured <= bound, "the output projection gets scrambled heads\"""",
+    _projection,
+)
+JOINED = Relation(
+    JOINED.body.replace(
+        "with Watch():",
+        'given, projection = [], model.get_submodule("$projection")\n'
+        "projection.register_forward_pre_hook(lambda module, args: given.append(args[0]))\n"
+        "with Watch():",
+    ),
+    _projection,
+    views=INSIDE,
+    fresh=True,
+)
+ALIKE = watching(
+    QK
+    + """s = q @ k.mT
+measured = (s[:, $head] - s[:, $other]).abs().max().item()
+assert measured > 1e-4, f"heads $head and $other have the same scores, up to {measured:.3g}\"""",
+    _random,
+)
+GROUPS = watching(
+    QK
+    + VALUES
+    + """heads = range(q.shape[1])
+keys, values = [[[torch.equal(x[:, i], x[:, j]) for i in heads] for j in heads] for x in (k, v)]
+assert keys == values, "query heads that share keys do not share the values of those keys\"""",
+    of_cause("groups-differ")(_random),
+)
+NEIGHBOURS = watching(
+    QK
+    + """heads = range(q.shape[1])
+keys = [[torch.equal(k[:, i], k[:, j]) for i in heads] for j in heads]
+n = sum(keys[0])
+assert keys == [[i // n == j // n for i in heads] for j in heads], "groups of heads take turns\"""",
+    of_cause("groups-tiled")(_random),
+)
+CALLED = Relation(
+    """
+ran = []
+model.get_submodule("$idle").register_forward_hook(lambda *_: ran.append(1))
+logits(torch.tensor($ids))
+assert ran, "$idle is never run"
+""",
+    _idle,
+    fresh=True,
+)
+ATTENDED: dict[str, list[Relation]] = {
+    "inside.rows_sum_to_one": [SUMS, OVER_KEYS],
+    "inside.no_weight_on_the_future": [LATER_WEIGHTS, FUTURE],
+    "inside.weights_follow_scores": [OVER_KEYS],
+    "inside.scale": [SCALE, FUSED_SCALE],
+    "declared.scale": [SCALE, FUSED_SCALE],
+    "heads.joined": [JOINED],
+    "heads.differ": [ALIKE],
+    "heads.groups": [GROUPS, NEIGHBOURS],
+    "heads.projections": [CALLED],
+    "modules.executed": [CALLED],
+}

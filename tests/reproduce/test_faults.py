@@ -1,0 +1,94 @@
+"""Each failure of a faulty model is written as a script that shows it, and passes once mended."""
+
+import re
+from pathlib import Path
+
+import faults
+import inside_faults
+import pytest
+import serving_faults
+
+MODELS = Path(faults.__file__).parent / "models"
+LONGEST = 32
+INSIDE = ("inside", "heads", "rope", "norm", "feed_forward", "residual", "assembly")
+SERVING = ("cache", "padding", "positions", "loss", "generation", "init", "tying")
+WITHOUT = {
+    "inside.sinks",  # what a sink weighs takes more than a few lines to read off
+    "parameters.formula",  # it needs the anatomy
+}
+"""Checks of these faults whose failures have no script, and why."""
+
+QUICK = {
+    "faults": {"M16": ("causality", "positions", "inside"), "O01": ("state",), "E02": ("batch",)},
+    "inside": {"keys-one-late": ("rope",), "N07": ("norm",), "X01": ("residual",)},
+    "llama": {"C01": ("inside",), "F03": ("feed_forward",)},
+    "serving": {"K01": ("cache",), "L02": ("loss",), "D05": ("generation",), "P02": ("padding",)},
+}
+"""A few of each kind for the ordinary suite, and the checks that are run on them."""
+
+ALL_INSIDE = [
+    *inside_faults.ATTENTION, *inside_faults.ROPE, *inside_faults.NORMS, *inside_faults.RESIDUAL,
+    *inside_faults.FEED_FORWARD, *inside_faults.SINKS,
+]  # fmt: skip
+
+
+def chosen(kind, known):
+    """Every fault of a kind: a few with few checks, and, marked slow, all with all checks."""
+    for fault in known:
+        quick = QUICK[kind].get(fault.id)
+        if quick is not None:
+            yield pytest.param(fault, quick, id=f"{fault.id}-few")
+        yield pytest.param(fault, None, id=fault.id, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize(("fault", "select"), chosen("faults", faults.FAULTS))
+def test_faults_of_a_hand_written_model(fault, select, reproduce, tmp_path):
+    spec = fault.write(tmp_path)
+    found = reproduce(spec, select=select or (), settings=fault.settings)
+    shows_and_mends(found, tmp_path / "by_hand.py", faults.SOURCE)
+
+
+@pytest.mark.parametrize(
+    ("fault", "select"), chosen("inside", [f for f in ALL_INSIDE if f.by_hand])
+)
+def test_faults_inside_of_a_hand_written_model(fault, select, reproduce, tmp_path):
+    found = reproduce(fault.write(tmp_path, "by hand"), select=select or INSIDE)
+    shows_and_mends(found, tmp_path / "faulty_model.py", faults.SOURCE)
+
+
+@pytest.mark.parametrize(("fault", "select"), chosen("llama", [f for f in ALL_INSIDE if f.llama]))
+def test_faults_inside_of_a_hugging_face_llama(fault, select, reproduce, tmp_path):
+    pytest.importorskip("transformers")
+    found = reproduce(fault.write(tmp_path, "llama"), select=select or INSIDE)
+    shows_and_mends(found, tmp_path / "faulty_model.py", inside_faults.llama_source())
+
+
+@pytest.mark.parametrize(("fault", "select"), chosen("serving", serving_faults.FAULTS))
+def test_faults_between_training_and_serving(fault, select, reproduce, tmp_path):
+    spec = fault.write(tmp_path)
+    found = reproduce(
+        spec, select=select or SERVING, settings=fault.settings, declare=fault.declare
+    )
+    mended = serving_faults.SOURCE if fault.changes else None  # else a declaration is what is wrong
+    shows_and_mends(found, tmp_path / "serving.py", mended)
+
+
+def shows_and_mends(found, file, mended):
+    """Every script fails on the faulty file, and ends well on the correct one; none is long."""
+    missing = {
+        check: each["no_script"]
+        for check, each in found.failed.items()
+        if check not in found.scripts
+    }
+    assert set(missing) <= WITHOUT, missing
+    assert all(missing.values())
+    for script in found.scripts.values():
+        text = script.read_text(encoding="utf-8")
+        assert len([line for line in text.splitlines() if line.strip()]) <= LONGEST, text
+        assert not re.search(r"^\s*(from|import) theodolite", text, re.MULTILINE)
+    for check, (status, said) in found.outcomes().items():
+        assert status == 1, check
+        assert said.startswith("AssertionError"), f"{check}: {said}"
+    if mended is not None:
+        file.write_text(mended, encoding="utf-8")
+        assert {check: said for check, (_, said) in found.outcomes().items() if said} == {}
