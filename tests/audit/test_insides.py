@@ -25,15 +25,17 @@ ONE_OF_EACH_KIND = {
     "C05", "M16", "H06", "H01", "G01-keys-alone", "R07", "values-rotated", "N05", "N12",
     "no-skip-around-attention", "F01", "mean-over-positions", "S03",
 }  # fmt: skip
-"""Faults of the library's model that every run tries; the others have the slow suite."""
+"""The faults that every run tries, at least one a component; the others have the slow suite."""
 
-IN_LLAMA = [
-    pytest.param(
-        fault, id=fault.id, marks=[] if fault.id in ONE_OF_EACH_KIND else [pytest.mark.slow]
-    )
-    for fault in FAULTS
-    if fault.llama
-]
+
+def faults_in(host):
+    """The faults to try in "by hand" or "llama"."""
+    slow = pytest.mark.slow
+    return [
+        pytest.param(fault, id=fault.id, marks=[] if fault.id in ONE_OF_EACH_KIND else [slow])
+        for fault in FAULTS
+        if (fault.llama if host == "llama" else fault.by_hand)
+    ]
 
 
 def look_inside(spec, **options):
@@ -44,22 +46,20 @@ def messages(report):
     return [f"{check.id}: {check.message}" for check in report.failures]
 
 
-@pytest.mark.parametrize(
-    "fault", [fault for fault in FAULTS if fault.by_hand], ids=lambda fault: fault.id
-)
+@pytest.mark.parametrize("fault", faults_in("by hand"))
 def test_a_fault_of_a_hand_written_model_is_seen_and_named(fault, tmp_path):
     report = look_inside(fault.write(tmp_path, "by hand"))
     assert names(fault, report), messages(report)
 
 
-@pytest.mark.parametrize("fault", IN_LLAMA)
+@pytest.mark.parametrize("fault", faults_in("llama"))
 def test_the_same_fault_of_a_hugging_face_llama_is_seen_and_named(fault, tmp_path):
     pytest.importorskip("transformers")
     report = look_inside(fault.write(tmp_path, "llama"))
     assert names(fault, report), messages(report)
 
 
-def test_a_fault_of_each_component_is_tried_in_the_library_s_model():
+def test_a_fault_of_each_component_is_tried_in_every_run():
     tried = {fault.component for fault in FAULTS if fault.llama and fault.id in ONE_OF_EACH_KIND}
     assert tried == {fault.component for fault in FAULTS if fault.llama}
 
