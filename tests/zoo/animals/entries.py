@@ -21,7 +21,12 @@ _MODULES = {
     "llms-from-scratch": "llms_from_scratch_models",
     "litgpt": "litgpt_models",
     "x-transformers": "x_transformers_models",
+    "torchtune": "torchtune_models",
+    "ibm-fms": "ibm_fms_models",
+    "transformer-lens": "transformer_lens_models",
+    "ai2-olmo": "ai2_olmo_models",
 }
+_IMPORTED_AS = {"ibm-fms": "fms", "ai2-olmo": "olmo"}
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,9 @@ class Entry:
     @property
     def needs(self) -> str:
         """The package to import, "torch" where there is no other."""
-        return "torch" if self.package.startswith("hand") else self.package.replace("-", "_")
+        if self.package.startswith("hand"):
+            return "torch"
+        return _IMPORTED_AS.get(self.package, self.package.replace("-", "_"))
 
     @property
     def findings(self) -> Mapping[str, str]:

@@ -2,6 +2,16 @@
 
 _RECURRENT_CHUNKS = "more than one token behind a cache is read as if nothing came before"
 _RING = "the mask of a ring-buffer cache takes no account of where a chunk's keys went"
+_CHUNK_MASK = "the causal mask of a chunk behind a cache is lined up with the first key"
+_AS_MANY_AS_HEADS = "a sequence as long as there are KV heads is transposed once too often"
+_SEES_AHEAD = {
+    "cache.chunks": _CHUNK_MASK,
+    "causality.shapes": _AS_MANY_AS_HEADS,
+    "causality.prefix": _AS_MANY_AS_HEADS,
+}
+_GRADIENT = "the backward of its experts returns their input in place of a gradient"
+_UNIT_EMBEDDING = "tied to an embedding of standard deviation 1, and never rescaled"
+_FROM_THE_END = "the embedding is indexed, so that a negative id counts from the end"
 _SELECTION = "what earlier queries selected is not kept in the cache"
 _FLEX = "a block mask is left out of the mask that it makes for itself"
 
@@ -33,6 +43,54 @@ FINDINGS = {
     },
     ("x-transformers", "memory kv"): {
         "padding.cache": "with keys of its own a left-padded batch gives other logits"
+    },
+    **{
+        ("torchtune", name): {"loss.initial": _UNIT_EMBEDDING}
+        for name in ("gemma", "gemma2", "qwen2, tied")
+    },
+    **{
+        ("ibm-fms", name): _SEES_AHEAD
+        for name in (
+            "LLaMA",
+            "LLaMA, unfused",
+            "LLaMA, tied",
+            "LLaMA, biases",
+            "Granite",
+            "Mistral",
+            "Qwen3",
+            "Mixtral",
+        )
+    },
+    ("ibm-fms", "GPTBigCode"): {"cache.chunks": _CHUNK_MASK},
+    ("ibm-fms", "GPTBigCode, all heads"): {
+        "cache.chunks": _CHUNK_MASK,
+        "causality.prefix": _AS_MANY_AS_HEADS,
+    },
+    ("ibm-fms", "GptOss"): {
+        "causality.shapes": _AS_MANY_AS_HEADS,
+        "causality.prefix": _AS_MANY_AS_HEADS,
+        "causality.gradient": _GRADIENT,
+        "gradient.every_parameter": _GRADIENT,
+    },
+    **{
+        ("transformer-lens", name): {"vocabulary.range": _FROM_THE_END}
+        for name in (
+            "GPT-2",
+            "GPT-2, folded norms",
+            "no norm",
+            "attention alone",
+            "solu",
+            "parallel",
+            "no scale",
+            "shortformer",
+            "alibi",
+            "GPT-J",
+            "GPT-NeoX",
+            "Llama",
+            "Llama, grouped",
+            "Mixtral",
+            "GPT-Neo",
+        )
     },
     ("litgpt", "Mistral-7B-v0.1"): {"cache.steps": _RING, "cache.chunks": _RING},
     ("litgpt", "Gemma-3-1b-it"): {"cache.steps": _RING, "cache.chunks": _RING},

@@ -18,7 +18,7 @@ ONE_WAY = (
 )  # fmt: skip
 """Families with one way to attend, or none, or two that were tried by hand."""
 
-SETTINGS = {"hunyuan_v1_moe": {"moe_topk": 2}}
+SETTINGS = {"hunyuan_v1_moe": {"num_experts": 4, "moe_topk": 2}}
 """With one expert whose weight is renormalised to 1, a router gets no gradient: a real hazard."""
 
 FEW = ("llama", "gpt2", "gemma2", "bloom", "gpt_oss", "mixtral", "gpt_neox", "qwen3")
