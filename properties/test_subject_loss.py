@@ -7,7 +7,7 @@ import torch
 
 from theodolite.fixtures.errors import SubjectError
 from theodolite.fixtures.judging import judge, not_applicable, require
-from theodolite.fixtures.own_loss import Fit, cross_entropy, fit_losses, loss_of, rounding
+from theodolite.fixtures.own_loss import Fit, cross_entropy, fit_of, loss_of
 from theodolite.fixtures.subject import Subject
 from theodolite.fixtures.views import View
 from theodolite.properties import claim
@@ -26,7 +26,7 @@ SHARPENED = pytest.mark.parametrize("view", ["sharpened"], indirect=True)
 @claim("GPT-5", "AUD-10", check="loss.own_logits", component="loss")
 def test_the_loss_is_the_cross_entropy_of_the_own_logits_shifted_once(view: View) -> None:
     """Random targets, four times, so that what the targets do not change does not count."""
-    fit, bound = _fit(view)
+    fit, bound = fit_of(view)
     if _is_smoothed(fit, bound):
         not_applicable(f"the loss smooths its targets: {1 - fit.factor:.3g} of them is spread out")
     require(
@@ -77,7 +77,7 @@ def test_the_loss_is_the_cross_entropy_of_the_own_logits_shifted_once(view: View
 @claim("GPT-5", "AUD-10", check="loss.ignored", component="loss")
 def test_ignored_targets_do_not_count_and_the_mean_is_over_tokens(view: View) -> None:
     """Rows with 1, all and half of their targets: each token counts alike, ignored ones never."""
-    fit, bound = _fit(view)
+    fit, bound = fit_of(view)
     if fit.rest > bound or fit.shift not in ("ids", "next"):
         not_applicable("not judged: the loss is not the mean cross-entropy (see loss.own_logits)")
     declared = view.subject.declarations.get("ignore_index")
@@ -116,22 +116,6 @@ def test_ignored_targets_do_not_count_and_the_mean_is_over_tokens(view: View) ->
     not_applicable(
         "no target that is ignored was found (-100 and -1 are refused); declare ignore_index=N"
     )
-
-
-def _fit(view: View) -> tuple[Fit, float]:
-    """How the loss follows from cross-entropies, and how exactly it must."""
-    if view.subject.targets is None:
-        not_applicable("the model returns no loss: forward takes no targets")
-    if view.length < 4:
-        not_applicable("the model takes less than four tokens")
-    ids = view.random_ids(3)
-    targets = [view.random_ids(3, seed=seed) for seed in (9, 10, 11, 12)]
-    losses, logits = [], None
-    for each in targets:
-        loss, logits = loss_of(view, ids, each)
-        losses.append(loss)
-    assert logits is not None
-    return fit_losses(losses, logits, targets), rounding(logits)
 
 
 def _is_smoothed(fit: Fit, bound: float) -> bool:
