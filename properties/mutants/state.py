@@ -1,0 +1,47 @@
+"""Faults of what a model holds: parts that nobody uses, places that do not come back."""
+
+from __future__ import annotations
+
+from functools import wraps
+from typing import Any
+
+import torch
+from torch import nn
+
+from theodolite.properties.mutants.registry import Patch, mutant
+from theodolite.reference.model import GPT
+
+
+@mutant(
+    "a-frozen-part-never-called",
+    component="parameters",
+    breaks=("AUD-12",),
+    source="ml-explore/mlx#1636",
+)
+def _(patch: Patch) -> None:
+    """A second head is built, frozen, and never called."""
+    original = GPT.__init__
+
+    def build(self: GPT, *arguments: Any) -> None:
+        original(self, *arguments)
+        self.spare = nn.Linear(self.config.width, self.config.vocabulary).requires_grad_(False)
+
+    patch.method(GPT, "__init__", build)
+
+
+@mutant("decoding-raises-the-base", component="state", breaks=("AUD-9",))
+def _(patch: Patch) -> None:
+    """Behind a cache the rotary base grows with the text, and nothing puts it back."""
+    original = GPT.forward
+
+    @wraps(original)
+    def forward(self: GPT, *arguments: Any, **options: Any) -> Any:
+        result = original(self, *arguments, **options)
+        cache, rotary = options.get("cache"), self.rotary
+        if cache is not None and cache.length > 4 and rotary is not None:
+            rotary.base *= 1.125
+            if rotary.length is not None:
+                rotary._table = rotary._compute(torch.arange(rotary.length))
+        return result
+
+    patch.method(GPT, "forward", forward)
