@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 
 from theodolite.fixtures.copies import copy_of
 from theodolite.fixtures.judging import not_applicable, require
+from theodolite.fixtures.saving import unfilled_memory_is_nan
 from theodolite.fixtures.subject import Subject
 from theodolite.properties import claim
 
@@ -21,7 +21,7 @@ def test_two_constructions_under_one_seed_are_equal(subject: Subject) -> None:
     rebuild = subject.loaded.rebuild
     if rebuild is None:
         not_applicable("a live instance cannot be built again")
-    with _unfilled_memory_is_nan():
+    with unfilled_memory_is_nan():
         first, second = _prints(rebuild()), _prints(rebuild())  # one model at a time
     for name, (contents, filled) in first.items():
         require(
@@ -99,18 +99,3 @@ def _noisy(subject: Subject, model: nn.Module, ids: Tensor) -> bool:
 def _tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     yield from model.named_parameters()
     yield from model.named_buffers()
-
-
-@contextmanager
-def _unfilled_memory_is_nan() -> Iterator[None]:
-    """torch.empty gives NaN, as its deterministic mode does."""
-    before = torch.are_deterministic_algorithms_enabled()
-    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
-    filled = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    torch.utils.deterministic.fill_uninitialized_memory = True  # type: ignore[attr-defined]
-    try:
-        yield
-    finally:
-        torch.utils.deterministic.fill_uninitialized_memory = filled  # type: ignore[attr-defined]
-        torch.use_deterministic_algorithms(before, warn_only=warn_only)

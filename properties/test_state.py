@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from theodolite.fixtures.containment import drawn_from
 from theodolite.fixtures.copies import sharpen
 from theodolite.fixtures.judging import judge, not_applicable, require
-from theodolite.fixtures.registration import unregistered_modules
+from theodolite.fixtures.registration import tied_names, unregistered_modules
 from theodolite.fixtures.subject import Subject
 from theodolite.properties import claim
 
@@ -65,12 +66,12 @@ def test_a_saved_and_loaded_model_is_the_same_model(subject: Subject) -> None:
         not_applicable(view.obstacle)
     ids = view.random_ids(2)
     expected = view.logits(ids)
-    tied = _groups(view.model)
+    tied = tied_names(view.model)
     saved = {name: tensor.detach().clone() for name, tensor in view.model.state_dict().items()}
     sharpen(view.model, seed=1)
     try:
         _load(view.model, saved)
-        logits, still = view.logits(ids), _groups(view.model)
+        logits, still = view.logits(ids), tied_names(view.model)
     finally:
         sharpen(view.model)
     judge(
@@ -118,7 +119,7 @@ def test_weights_loaded_into_a_fresh_instance_give_the_same_logits(subject: Subj
 @claim("AUD-9", check="tying.kept", component="tying")
 def test_tied_weights_stay_tied(subject: Subject) -> None:
     """Weights that share memory share it in a copy and after a cast; declared ties exist."""
-    tied = _groups(subject.model)
+    tied = tied_names(subject.model)
     declared = subject.declarations.get("tied")
     if not tied and declared is None:
         not_applicable("no weights are tied")
@@ -129,13 +130,14 @@ def test_tied_weights_stay_tied(subject: Subject) -> None:
             remedy="was one of them replaced after tying (a new Parameter, a resized embedding)?",
             cause="tie-broken",
         )
+    _judge_step(subject, tied)
     finer = torch.float32 if subject.dtype == torch.float64 else torch.float64
     for what, model in (
         ("in a copy", subject.views.sharpened.model),
         ("after a cast", subject.copy().to(finer)),
     ):
         require(
-            _groups(model) == tied,
+            tied_names(model) == tied,
             f"weights that are tied stay tied {what}",
             where={"tied": ", ".join("=".join(group) for group in tied)},
             remedy="tie by assigning one Parameter; two that share memory come apart in a cast",
@@ -143,20 +145,36 @@ def test_tied_weights_stay_tied(subject: Subject) -> None:
         )
 
 
+def _judge_step(subject: Subject, tied: list[tuple[str, ...]]) -> None:
+    """Adam's first step moves no number by more than its rate, unless it meets it twice."""
+    model, rate = subject.copy(), 2.0**-6
+    names = [name for group in tied for name in group[:1]]
+    before = {name: model.get_parameter(name).detach().clone() for name in names}
+    learning = [p for p in model.parameters() if p.requires_grad]
+    ids = subject.random_ids(2)
+    logits = subject.run(model, ids, gradient=True)
+    if not learning or not logits.requires_grad or not names:
+        return
+    F.cross_entropy(
+        logits[:, :-1].flatten(0, 1).float(), ids[:, 1:].flatten().to(logits.device)
+    ).backward()
+    torch.optim.Adam(learning, lr=rate).step()
+    moves = [float((model.get_parameter(n) - before[n]).detach().abs().max()) for n in names]
+    require(
+        tied_names(model) == tied and max(moves) <= 1.5 * rate,
+        "an optimiser's step updates tied weights as one, and leaves them tied",
+        measured=max(moves),
+        bound=1.5 * rate,
+        where={"tied": ", ".join("=".join(group) for group in tied)},
+        remedy="tie by assigning one Parameter: two that share memory are updated twice",
+        cause="tie-broken",
+    )
+
+
 def _same(one: Tensor | None, other: Tensor) -> bool:
     if one is None or one.shape != other.shape:
         return False
     return torch.equal(torch.nan_to_num(one), torch.nan_to_num(other))
-
-
-def _groups(model: nn.Module) -> list[tuple[str, ...]]:
-    """Names of parameters that are one tensor, or share its memory, in groups of two or more."""
-    places: dict[tuple[int, tuple[int, ...]], list[str]] = {}
-    for name, parameter in model.named_parameters(remove_duplicate=False):
-        if parameter.numel() and not parameter.is_meta:
-            key = (parameter.data_ptr(), tuple(parameter.shape))
-            places.setdefault(key, []).append(name)
-    return sorted(tuple(names) for names in places.values() if len(names) > 1)
 
 
 def _load(model: nn.Module, saved: dict[str, Tensor]) -> None:
