@@ -39,7 +39,7 @@ class Attention(nn.Module):
         a, b = x.chunk(2, dim=-1)
         return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)
 
-    def forward(self, x, positions, pad_mask, past):
+    def forward(self, x, positions, pad_mask, past, documents):
         B, T, C = x.shape
         q, k, v = self.qkv(x).split(C, dim=2)
         q, k, v = (t.view(B, T, -1, self.head_dim).transpose(1, 2) for t in (q, k, v))
@@ -56,6 +56,8 @@ class Attention(nn.Module):
         mask = (j <= i)[None, None]
         if self.config.window:
             mask = mask & (i - j < self.config.window)
+        if documents is not None:
+            mask = mask & (documents[:, None, :, None] == documents[:, None, None, :])
         if pad_mask is not None:
             mask = mask & pad_mask.bool()[:, None, None, :]
             mask = mask | (i == j)
@@ -85,8 +87,8 @@ class Block(nn.Module):
             nn.Dropout(0.1),
         )
 
-    def forward(self, x, positions, pad_mask, past):
-        y, present = self.attn(self.ln1(x), positions, pad_mask, past)
+    def forward(self, x, positions, pad_mask, past, documents):
+        y, present = self.attn(self.ln1(x), positions, pad_mask, past, documents)
         x = x + y
         return x + self.mlp(self.ln2(x)), present
 
@@ -109,23 +111,36 @@ class Model(nn.Module):
         if isinstance(module, (nn.Linear, nn.Embedding)):
             nn.init.normal_(module.weight, std=0.02)
 
-    def forward(self, idx, targets=None, attention_mask=None, past=None):
+    def forward(
+        self,
+        idx,
+        targets=None,
+        attention_mask=None,
+        past=None,
+        document_ids=None,
+        num_items_in_batch=None,
+    ):
         B, T = idx.shape
         n = 0 if past is None else past[0][0].size(2)
         positions = torch.arange(n, n + T, device=idx.device).expand(B, T)
         if attention_mask is not None:
             positions = (attention_mask.long().cumsum(-1) - 1).clamp(min=0)[:, -T:]
+        if document_ids is not None:
+            begins = F.pad(document_ids.diff(dim=1) != 0, (1, 0))
+            positions = positions - (positions * begins).cummax(dim=1).values
         x = self.wte(idx)
         if self.config.scheme == "learned":
             x = x + self.wpe(positions)
         presents = []
         for block, kv in zip(self.layers, past or [None] * len(self.layers)):
-            x, present = block(x, positions, attention_mask, kv)
+            x, present = block(x, positions, attention_mask, kv, document_ids)
             presents.append(present)
         logits = self.lm_head(self.ln_f(x))
         loss = None
         if targets is not None:
             loss = F.cross_entropy(logits[:, :-1].flatten(0, 1), targets[:, 1:].flatten())
+            if num_items_in_batch is not None:
+                loss = loss * (targets[:, 1:] != -100).sum() / num_items_in_batch
         return logits, loss, presents
 
     @torch.no_grad()
