@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from hypothesis import strategies as st
+from torch import nn
 
 from theodolite import reference
 from theodolite.fixtures.strategies import drawn
@@ -28,6 +29,19 @@ def test_the_original_widens_by_four(activation):
     hidden = hidden.relu() if activation == "relu" else F.gelu(hidden, approximate="tanh")
     assert hidden.shape[-1] == 24
     assert torch.equal(layer(x), F.linear(hidden, layer.down.weight, layer.down.bias))
+
+
+@pytest.mark.parametrize(("kind", "own"), [(reference.SwiGLU, 16), (reference.FeedForward, 24)])
+def test_the_hidden_width_is_the_kinds_own_unless_another_is_asked_for(kind, own):
+    assert kind(6).up.out_features == kind(6).down.in_features == own
+    assert kind(6, 10).up.out_features == kind(6, 10).down.in_features == 10
+
+
+@pytest.mark.parametrize("kind", [reference.SwiGLU, reference.FeedForward])
+@pytest.mark.parametrize("bias", [False, True])
+def test_all_layers_have_a_bias_or_none(kind, bias):
+    layers = [layer for layer in kind(6, bias=bias).modules() if isinstance(layer, nn.Linear)]
+    assert {layer.bias is not None for layer in layers} == {bias}
 
 
 @drawn(100, width=st.integers(1, 20_000), multiple=st.sampled_from([1, 8, 64, 256]))

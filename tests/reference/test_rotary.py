@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from theodolite import reference
 from theodolite.fixtures import oracle
 from theodolite.fixtures.strategies import drawn
+from theodolite.reference import rotary
 
 PAIRINGS = ("interleaved", "half")
 
@@ -38,6 +39,16 @@ def test_each_row_can_have_its_own_positions():
     assert torch.equal(both[1], reference.rotate(x[1], positions[1]))
 
 
+def test_unless_told_otherwise_neighbours_turn_by_the_base_of_the_paper():
+    x = torch.randn(3, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    positions = torch.arange(3) + 500
+    said = {"base": 10000.0, "pairing": "interleaved", "interpolation": 1.0}
+    expected = reference.rotate(x, positions, **said)
+    assert torch.equal(reference.rotate(x, positions), expected)
+    assert torch.equal(rotary.apply_rotation(x, rotary.rotation_at(positions, 8)), expected)
+    assert torch.equal(rotary.apply_rotation(x, reference.Rotary(8)(positions)), expected)
+
+
 def test_a_table_holds_what_would_be_computed():
     computed, table = reference.Rotary(8, base=500.0), reference.Rotary(8, base=500.0, length=100)
     positions = torch.tensor([0, 99, 17])
@@ -48,16 +59,16 @@ def test_a_table_holds_what_would_be_computed():
 @pytest.mark.parametrize("length", [None, 5000])
 def test_casting_to_half_precision_leaves_late_positions_exact(length):
     positions = torch.tensor([4000])
-    rotary = reference.Rotary(64, length=length)
-    before = rotary(positions).cosine.clone()
-    assert torch.equal(rotary.to(torch.bfloat16)(positions).cosine, before)
+    turner = reference.Rotary(64, length=length)
+    before = turner(positions).cosine.clone()
+    assert torch.equal(turner.to(torch.bfloat16)(positions).cosine, before)
 
 
 def test_a_table_built_without_memory_is_there_once_the_model_is():
     with torch.device("meta"):
-        rotary = reference.Rotary(8, length=10)
+        turner = reference.Rotary(8, length=10)
     positions = torch.arange(10)
-    assert torch.equal(rotary(positions).sine, reference.Rotary(8)(positions).sine)
+    assert torch.equal(turner(positions).sine, reference.Rotary(8)(positions).sine)
 
 
 def test_half_precision_comes_back_as_it_came():
@@ -74,6 +85,17 @@ def test_an_odd_width_is_refused():
         reference.rotate(torch.zeros(2, 7), torch.arange(2))
 
 
-def test_a_position_past_the_table_is_refused():
-    with pytest.raises(ValueError, match="Position 10 is outside the rotary table, which holds"):
-        reference.Rotary(8, length=10)(torch.tensor([10]))
+@pytest.mark.parametrize(
+    ("positions", "outside"), [([0, 10], 10), ([3, 12], 12), ([-1, 5], -1), ([-2, 12], -2)]
+)
+def test_a_position_outside_the_table_is_refused_by_its_number(positions, outside):
+    with pytest.raises(ValueError, match=f"Position {outside} is outside the rotary table, which"):
+        reference.Rotary(8, length=10)(torch.tensor(positions))
+
+
+def test_positions_that_have_no_values_are_not_looked_at():
+    table = reference.Rotary(8, length=10)
+    assert table(torch.arange(0)).cosine.shape == (0, 4)
+    shapes = table(torch.arange(3, device="meta"))
+    assert shapes.sine.is_meta
+    assert shapes.sine.shape == (3, 4)
