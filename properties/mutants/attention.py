@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -129,3 +130,13 @@ def _(patch: Patch) -> None:
         return plain(F.normalize(query, dim=-1), F.normalize(key, dim=-1), **options)
 
     patch.replace(plain, scores)
+
+
+@mutant("scores-by-distance", component="attention", breaks=("ATT-1", "ATT-8"))
+def _(patch: Patch) -> None:
+    """A score is minus the squared distance of query and key, not their product."""
+
+    def scores(query: Tensor, key: Tensor, **_: Any) -> Tensor:
+        return -torch.cdist(query, key).square() / (2 * math.sqrt(query.shape[-1]))
+
+    patch.replace(attention.attention_scores, scores)

@@ -175,3 +175,14 @@ def _(patch: Patch) -> None:
         return unit.to(x.dtype) * self.weight + self.bias
 
     patch.method(LayerNorm, "forward", forward)
+
+
+@mutant("norm-of-half-the-channels", component="norm", breaks=("NORM-1", "NORM-4"))
+def _(patch: Patch) -> None:
+    """The mean square is taken over the first half of the channels alone."""
+
+    def forward(self: RMSNorm, x: Tensor) -> Tensor:
+        half = x[..., : (x.shape[-1] + 1) // 2]
+        return x * torch.rsqrt(_mean_square(half) + self.eps) * self.weight
+
+    patch.method(RMSNorm, "forward", forward)

@@ -19,6 +19,10 @@ FEW = [
     ("blocks-in-a-list", "nano"),
     ("router-centres-over-tokens", "mixture"),
     ("norm-over-time-in-the-model", "gpt2"),
+    ("heads-in-reverse-order", "nano"),
+    ("scale-on-the-queries", "llama"),
+    ("scores-from-keys-to-queries", "grouped"),
+    ("softmax-off-by-one", "gpt2"),
 ]
 PAIRS = [
     pytest.param(

@@ -126,22 +126,6 @@ def _(
     return _finished(x * torch.rsqrt(variance + eps), weight, bias)
 
 
-@portable(
-    "variance-divided-by-d-minus-one",
-    seam="norm",
-    component="norm",
-    breaks=("NORM-1", "NORM-3"),
-    needs=("layernorm",),
-)
-def _(
-    original: Callable[..., Tensor], x: Tensor, weight: Tensor, bias: Tensor | None, eps: float
-) -> Tensor:
-    """The variance is divided by d - 1."""
-    del original
-    centred = x - x.mean(-1, keepdim=True)
-    return _finished(centred * torch.rsqrt(x.var(-1, keepdim=True) + eps), weight, bias)
-
-
 @portable("norm-over-time-in-the-model", seam="norm", component="norm", breaks=("ATT-4", "AUD-2"))
 def _(
     original: Callable[..., Tensor], x: Tensor, weight: Tensor, bias: Tensor | None, eps: float
@@ -204,18 +188,6 @@ def _(
     unit = _over(x.bfloat16(), (-1,), eps, centred=bias is not None)
     del original
     return _finished(unit.to(x.dtype), weight, bias)
-
-
-@portable("norm-of-half-the-channels", seam="norm", component="norm", breaks=("NORM-1", "NORM-4"))
-def _(
-    original: Callable[..., Tensor], x: Tensor, weight: Tensor, bias: Tensor | None, eps: float
-) -> Tensor:
-    """The mean square is that of the first half of the channels."""
-    del original
-    half = x[..., : x.shape[-1] // 2]
-    mean = half.mean(-1, keepdim=True) if bias is not None else 0.0
-    square = (half - mean).square().mean(-1, keepdim=True)
-    return _finished((x - mean) * torch.rsqrt(square + eps), weight, bias)
 
 
 @portable(

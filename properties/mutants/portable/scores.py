@@ -12,13 +12,6 @@ from torch import Tensor
 from theodolite.properties.mutants.registry import portable
 
 
-@portable("scores-by-distance", seam="scores", component="attention", breaks=("ATT-1", "ATT-8"))
-def _(original: Callable[..., Tensor], query: Tensor, key: Tensor, scale: float) -> Tensor:
-    """Scores are negative distances, not products."""
-    del original
-    return -torch.cdist(query, key) * scale
-
-
 @portable("one-head-takes-its-neighbours-keys", seam="scores", component="heads", breaks=("MHA-2",))
 def _(original: Callable[..., Tensor], query: Tensor, key: Tensor, scale: float) -> Tensor:
     """Half of the first head's keys are those of the last: its scores follow no one's q·k."""
