@@ -40,6 +40,14 @@ FAMILIES = [
     "xglm",
     "biogpt",
     "mamba",
+    "mamba2",
+    "falcon_h1",
+    "zamba2",
+    "nemotron_h",
+    "qwen3_next",
+    "gemma3n_text",
+    "longcat_flash",
+    "dots1",
 ]
 
 
@@ -55,6 +63,29 @@ def test_a_model_type_is_built_small_and_runs(family):
     assert sum(p.numel() for p in loaded.model.parameters()) < 1_000_000
     assert loaded.declarations["vocabulary"] == 97
     assert any("was chosen as" in note for note in loaded.notes)
+
+
+@pytest.mark.parametrize(
+    ("family", "field"),
+    [
+        ("mistral", "sliding_window"),
+        ("llama4_text", "attention_chunk_size"),
+        ("recurrent_gemma", "attention_window_size"),
+    ],
+)
+def test_windows_are_made_narrower_than_the_sequences_of_an_audit(family, field):
+    assert 1 < getattr(load(f"hf:{family}").model.config, field) < 13
+
+
+def test_layers_that_share_keys_and_values_share_those_of_their_own_kind():
+    config = load("hf:gemma3n_text").model.config
+    assert config.layer_types == ["sliding_attention", "full_attention", "full_attention"]
+    assert config.num_kv_shared_layers == 1
+
+
+def test_every_kind_of_layer_is_kept_where_the_kinds_are_the_layers():
+    config = load("hf:nemotron_h").model.config
+    assert sorted(config.layers_block_type) == ["full_attention", "linear_attention", "mlp", "moe"]
 
 
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
