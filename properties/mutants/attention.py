@@ -140,3 +140,14 @@ def _(patch: Patch) -> None:
         return -torch.cdist(query, key).square() / (2 * math.sqrt(query.shape[-1]))
 
     patch.replace(attention.attention_scores, scores)
+
+
+@mutant("values-activated", component="attention", breaks=("ATT-7",))
+def _(patch: Patch) -> None:
+    """Values pass a tanh before they are averaged."""
+    plain = attention.scaled_dot_product_attention
+
+    def attend(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
+        return plain(query, key, value.tanh(), **options)
+
+    patch.replace(plain, attend)

@@ -226,5 +226,5 @@ def pairs() -> tuple[tuple[Mutant, Host], ...]:
     )
 
 
-AUDITED = ("causality", "inside", "relations", "serving")
+AUDITED = ("causality", "inside", "precision", "relations", "serving", "state")
 """Chapters of the reference's own mutants that change how a whole model behaves."""

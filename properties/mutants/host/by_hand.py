@@ -191,7 +191,12 @@ GROUPED = Host(
         }
     ),
     seams=_GROUPED,
-    declarations={"profile": "llama", "rope_base": 10000.0, "groups": "neighbours"},
+    declarations={
+        "profile": "llama",
+        "rope_base": 10000.0,
+        "rope_magnitude": 1.0,
+        "groups": "neighbours",
+    },
 )
 
 MIXTURE = Host(

@@ -161,7 +161,12 @@ REFERENCE = Host(
     name="reference",
     spec="theodolite.properties.mutants.host.reference_host:build",
     features=frozenset({"rotary", "gqa", "rmsnorm", "cache", "untied", "profile", "top_p", "end"}),
-    declarations={"profile": "llama", "rope_base": 10000.0, "groups": "neighbours"},
+    declarations={
+        "profile": "llama",
+        "rope_base": 10000.0,
+        "rope_magnitude": 1.0,
+        "groups": "neighbours",
+    },
     seams={
         "scale": cut_scale,
         "scores": cut_scores,

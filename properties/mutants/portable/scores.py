@@ -92,12 +92,6 @@ def _(original: Any, query: Tensor) -> float:
     return 1 / math.sqrt(query.shape[-2])
 
 
-@portable("values-activated", seam="mix", component="attention", breaks=("ATT-7",))
-def _(original: Callable[..., Tensor], weights: Tensor, value: Tensor) -> Tensor:
-    """Values pass a ReLU first: the result is no mean of values."""
-    return original(weights, value.relu())
-
-
 @portable("values-of-the-next", seam="mix", component="mask", breaks=("ATT-4",))
 def _(original: Callable[..., Tensor], weights: Tensor, value: Tensor) -> Tensor:
     """Each weight meets the value of the position behind its key: the next token shows."""
