@@ -18,7 +18,7 @@ from theodolite.fixtures.blocks import (
 )
 from theodolite.fixtures.declarations import expanded
 from theodolite.fixtures.feed_forward_reading import mixes_time_by_design
-from theodolite.fixtures.insides import EQUAL, Inside, is_inside
+from theodolite.fixtures.insides import EQUAL, Inside, ModuleCall, is_inside
 from theodolite.fixtures.judging import judge, judge_differs, not_applicable, require
 from theodolite.fixtures.kinds import is_norm
 from theodolite.fixtures.views import View
@@ -148,13 +148,15 @@ def test_a_block_is_its_input_and_the_outputs_of_its_branches(view: View) -> Non
     judged = 0
     for layer, block in enumerate(blocks):
         through = passed(inside.modules, block)
-        parts = _branch_outputs(inside, block)
+        parts = _branches(inside, block)
         found = _multipliers(through[1] - through[0], parts) if through and parts else None
         if found is None:
             continue
         judged += 1
         where = {"view": view.name, "layer": layer, "module": block.path}
-        twice, never = (found - 2).abs() <= _KNOWN, found.abs() <= _KNOWN
+        whole = torch.tensor([any(part.module.children()) for part in parts])
+        twice = (found - 2).abs() <= _KNOWN
+        never = (found.abs() <= _KNOWN) & whole.to(found.device)  # a single layer may be a step
         require(
             not bool((twice | never).any()) or _has_zero_gates(view.model, block),
             "each branch of a block is added to the stream once",
@@ -215,8 +217,8 @@ def _has_zero_gates(model: nn.Module, block: Block) -> bool:
     return any(p.numel() == 1 and not bool(p.any()) for p in own)
 
 
-def _branch_outputs(inside: Inside, block: Block) -> list[Tensor]:
-    """What the block's own children that hold matrices gave, attention first."""
+def _branches(inside: Inside, block: Block) -> list[ModuleCall]:
+    """Calls of the block's own children that hold matrices and gave a stream, attention first."""
     shape = next(each.gave for each in inside.modules if each.path == block.path)
     depth = block.path.count(".") + 1
     parts = [
@@ -229,12 +231,13 @@ def _branch_outputs(inside: Inside, block: Block) -> list[Tensor]:
         and any(p.ndim >= 2 for p in each.module.parameters())
     ]
     parts.sort(key=lambda each: each.path != block.branch)
-    return [each.gave.double() for each in parts if each.gave is not None]
+    return parts
 
 
-def _multipliers(change: Tensor, parts: list[Tensor]) -> Tensor | None:
+def _multipliers(change: Tensor, parts: list[ModuleCall]) -> Tensor | None:
     """The factors with which `parts` sum to `change`, (n,), or None if they do not."""
-    columns = torch.stack([part.flatten() for part in parts], -1)
+    gave = [part.gave.double().flatten() for part in parts if part.gave is not None]
+    columns = torch.stack(gave, -1)
     found = torch.linalg.lstsq(columns, change.flatten()[:, None]).solution[:, 0]
     away = (columns @ found - change.flatten()).abs().max()
     return found if float(away) <= _KNOWN * float(change.abs().max()) else None

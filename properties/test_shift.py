@@ -13,7 +13,7 @@ from theodolite.fixtures.insides import EQUAL, is_still
 from theodolite.fixtures.judging import judge, judge_differs, not_applicable
 from theodolite.fixtures.padding import far
 from theodolite.fixtures.recording import record
-from theodolite.fixtures.rotary_reading import is_relative
+from theodolite.fixtures.rotary_reading import is_relative, is_steady
 from theodolite.fixtures.views import View
 from theodolite.properties import claim
 
@@ -64,7 +64,8 @@ def test_moving_all_positions_leaves_relative_schemes_alone_and_changes_absolute
             cause="absolute-shift",
         )
         return
-    if not all(map(is_relative, filter(is_still, view.insides.constant.whole))):
+    still = list(filter(is_still, view.insides.constant.whole))
+    if not all(is_relative(call) and is_steady(call) for call in still):
         not_applicable(
             "q·k depends on more than the distance (a norm with gains after rotation, or a "
             "temperature): see rope.relative"
