@@ -30,6 +30,9 @@ PASSED = ""
 MOST = 3
 """Causes told at most."""
 
+_Evidence = Mapping[str | None, Mapping[str, float]]
+"""Fault (None: any) → check → logarithm of the probability that it says what it said."""
+
 _ONE_TRIAL = 1.0
 """Weight of what holds in general beside what was seen, in trials: as much as one of them."""
 
@@ -125,12 +128,20 @@ class Diagnostician:
         failed = [check for check, said in symptoms.items() if said]
         if not failed:
             return []
-        probability = self._posterior(symptoms, failed)
-        by_component = _summed((component, share) for (component, _), share in probability.items())
-        first = max(by_component, key=lambda component: by_component[component])
-        ranked = sorted(probability, key=lambda each: (each[0] != first, -probability[each]))
-        told = [each for each in ranked if probability[each] > 1 / (2 * MOST)][:MOST] or ranked[:1]
-        return [self._suspect(*each, probability[each], symptoms, failed) for each in told]
+        evidence = {
+            fault: {check: self._under(fault, check, said) for check, said in symptoms.items()}
+            for fault in (*self._seen, None)
+        }
+        components = self._components(evidence, symptoms, failed)
+        first = max(components, key=lambda component: components[component])
+        scores = {
+            (component, cause): share * inner
+            for component, share in components.items()
+            for cause, inner in self._causes(component, evidence).items()
+        }
+        ranked = sorted(scores, key=lambda each: (each[0] != first, -scores[each]))
+        told = [each for each in ranked if scores[each] > 1 / (2 * MOST)][:MOST] or ranked[:1]
+        return [self._suspect(*each, scores[each], symptoms, failed) for each in told]
 
     def _suspect(
         self,
@@ -152,31 +163,39 @@ class Diagnostician:
         speaks = [c for c in failed if c in seen and seen[c][PASSED] < seen[c].total()]
         return Suspect(component, cause, self._faults[cause].sentence, score, tuple(speaks))
 
-    def _posterior(
-        self, symptoms: Mapping[str, str], failed: Sequence[str]
-    ) -> dict[tuple[str, str | None], float]:
-        """The probability of each (component, known fault), and of each (component, None)."""
-        weights: dict[str | None, float] = {
-            fault: sum(self._under(fault, check, said) for check, said in symptoms.items())
-            for fault in self._seen
-        }
-        weights[None] = sum(self._in_general(check, said) for check, said in symptoms.items())
-        best = max(weights.values())
-        likely = {fault: math.exp(weight - best) for fault, weight in weights.items()}
+    def _components(
+        self, evidence: _Evidence, symptoms: Mapping[str, str], failed: Sequence[str]
+    ) -> dict[str, float]:
+        """The probability of each component: that of its known faults, and of unknown ones.
+
+        Checks of one group fail together, so n of them count as √n. Either kind of fault must fit
+        what the failed checks accuse.
+        """
         votes = _summed(v for check in failed for v in self._vote(check, symptoms[check]).items())
-        shares: dict[tuple[str, str | None], float] = {
-            # as many faults again are not known as are known
-            (component, None): likely[None] * max(1, len(self._seen)) * vote
-            for component, vote in votes.items()
-        }
+        likely = _likelihoods({fault: _by_group(each) for fault, each in evidence.items()})
+        unknown = likely.pop(None) * max(1, len(self._seen))  # as many as there are known ones
+        shares = {component: unknown * vote for component, vote in votes.items()}
         for fault in self._seen:
             component = self._faults[fault].component
-            shares[component, fault] = likely[fault] * votes.get(component, 0.0)
+            if component in votes:
+                shares[component] += likely[fault] * votes[component]
         return _normalised(shares)
 
-    def _under(self, fault: str, check: str, said: str) -> float:
-        """The logarithm of the probability that `check` says so under a known fault."""
-        seen = self._seen[fault][check]
+    def _causes(self, component: str, evidence: _Evidence) -> dict[str | None, float]:
+        """The probability of each known fault of `component`, and of none of them under None."""
+        likely = _likelihoods(
+            {
+                fault: sum(each.values())
+                for fault, each in evidence.items()
+                if fault is None or self._faults[fault].component == component
+            }
+        )
+        likely[None] *= max(1, len(self._seen))
+        return _normalised(likely)
+
+    def _under(self, fault: str | None, check: str, said: str) -> float:
+        """The logarithm of the probability that `check` says so under a fault, None: any."""
+        seen = self._seen[fault][check] if fault is not None else Counter[str]()
         ran = seen.total()
         if not ran:
             return self._in_general(check, said)
@@ -207,6 +226,20 @@ class Diagnostician:
         meant = self._meant.get((check, accused), {})
         votes = {**meant, accused: meant.get(accused, 0.0) + _ONE_TRIAL}
         return _normalised(votes)
+
+
+def _by_group(weights: Mapping[str, float]) -> float:
+    """The sum over checks, each group (what stands before the dot) divided by √(its checks)."""
+    groups: dict[str, list[float]] = defaultdict(list)
+    for check, weight in weights.items():
+        groups[check.partition(".")[0]].append(weight)
+    return sum(sum(each) / math.sqrt(len(each)) for each in groups.values())
+
+
+def _likelihoods(logarithms: Mapping[K, float]) -> dict[K, float]:
+    """Their exponentials, up to one factor that keeps them in range."""
+    most = max(logarithms.values())
+    return {key: math.exp(each - most) for key, each in logarithms.items()}
 
 
 def _summed(shares: Iterable[tuple[str, float]]) -> dict[str, float]:
