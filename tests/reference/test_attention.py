@@ -70,6 +70,22 @@ def test_soft_capped_scores_give_what_the_formula_gives():
     assert (found - expected).abs().max() <= rounding_bound(query, key, value)
 
 
+@pytest.mark.parametrize(
+    "attend", [reference.scaled_dot_product_attention, reference.fused_attention]
+)
+def test_a_scale_of_one_s_own_takes_the_place_of_the_root(attend):
+    query, key, value = random_qkv(2, 4, 4)
+    own = attend(query, key, value, causal=True, scale=0.5)
+    expected = attend(query * 0.5 * math.sqrt(6), key, value, causal=True)
+    assert (own - expected).abs().max() <= rounding_bound(query, key, value)
+
+
+def test_masks_are_where_the_queries_are():
+    assert reference.causal_mask(3, device=torch.device("meta")).is_meta
+    layer = reference.MultiHeadAttention(12, 4).to("meta")
+    assert layer(torch.zeros(2, 5, 12, device="meta")).shape == (2, 5, 12)
+
+
 def test_hidden_keys_have_weight_zero_and_the_rest_sums_to_one():
     scores = torch.randn(5, 7, generator=torch.Generator().manual_seed(0))
     weights = reference.attention_weights(scores, reference.causal_mask(5, 7))

@@ -15,6 +15,20 @@ def test_sinusoidal_vectors_are_the_stated_waves():
     assert torch.allclose(vectors, torch.tensor(expected, dtype=torch.float64), atol=1e-15)
 
 
+def test_the_base_sets_the_slower_waves():
+    positions = torch.arange(3)
+    vectors = reference.sinusoidal(positions, 4, base=100.0)
+    assert torch.allclose(vectors[:, 2], (positions / 10).double().sin(), atol=1e-7)
+    assert torch.equal(reference.SinusoidalPositions(4, base=100.0)(positions), vectors)
+    usual = reference.SinusoidalPositions(4)(positions)
+    assert torch.equal(usual, reference.sinusoidal(positions, 4, base=10000.0))
+    assert torch.equal(usual, reference.sinusoidal(positions, 4))
+
+
+def test_vectors_are_where_the_positions_are():
+    assert reference.sinusoidal(torch.arange(3, device="meta"), 4).is_meta
+
+
 def test_sinusoidal_products_depend_on_distance_alone():
     vectors = reference.sinusoidal(torch.arange(50), 32)
     products = vectors @ vectors.T

@@ -49,6 +49,15 @@ def test_unless_told_otherwise_neighbours_turn_by_the_base_of_the_paper():
     assert torch.equal(rotary.apply_rotation(x, reference.Rotary(8)(positions)), expected)
 
 
+@pytest.mark.parametrize("length", [None, 600])
+def test_the_module_turns_as_it_was_told(length):
+    x = torch.randn(3, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    positions = torch.arange(3) + 500
+    said = {"base": 500.0, "pairing": "half", "interpolation": 4.0}
+    turned = rotary.apply_rotation(x, reference.Rotary(8, length=length, **said)(positions))
+    assert torch.equal(turned, reference.rotate(x, positions, **said))
+
+
 def test_a_table_holds_what_would_be_computed():
     computed, table = reference.Rotary(8, base=500.0), reference.Rotary(8, base=500.0, length=100)
     positions = torch.tensor([0, 99, 17])
