@@ -94,6 +94,16 @@ def _scale(scene: Scene) -> Iterator[Case]:
         }
 
 
+def _window(scene: Scene) -> Iterator[Case]:
+    bound = scene.check.bound
+    width = scene.subject.declarations.get("window") if bound is None else bound
+    if not isinstance(width, int | float):
+        return
+    length = int(width) + 3
+    case = {**_place(scene), "ids": f"torch.tensor([{scene.mixed(length)}])", "length": length}
+    yield {**case, **_EXPLICIT, "window": int(width)}
+
+
 def _projection(scene: Scene) -> Iterator[Case]:
     path = scene.check.where.get("projection")
     paths = [str(path)] if path else []
@@ -210,6 +220,12 @@ n = sum(keys[0])
 assert keys == [[i // n == j // n for i in heads] for j in heads], "groups of heads take turns\"""",
     of_cause("groups-tiled")(_random),
 )
+WINDOW = watching(
+    _WEIGHTS
+    + """seen = (w > 0).any(1)[0].sum(-1).max().item()  # how many keys a query gives weight to
+assert seen == $window, f"queries see {seen} keys; the window is $window\"""",
+    _window,
+)
 CALLED = Relation(
     """
 ran = []
@@ -229,6 +245,8 @@ ATTENDED: dict[str, list[Relation]] = {
     "heads.joined": [JOINED],
     "heads.differ": [ALIKE],
     "heads.groups": [GROUPS, NEIGHBOURS],
+    "declared.window": [WINDOW],
+    "window.field": [WINDOW],
     "heads.projections": [CALLED],
     "modules.executed": [CALLED],
 }

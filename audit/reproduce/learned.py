@@ -1,8 +1,7 @@
-"""Relations of loss, gradients, ties and initialisation."""
+"""Relations of gradients, registration, ties and initialisation."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 
 from theodolite.reproduce.relation import Relation, once, sequences
@@ -10,47 +9,23 @@ from theodolite.reproduce.scene import Scene
 
 Case = Mapping[str, object]
 
-_ENTROPY = "torch.nn.functional.cross_entropy"
-_SHIFTS = {
-    "next": "{e}(scores.flatten(0, 1), targets.flatten(){more})",
-    "ids": "{e}(scores[:, :-1].flatten(0, 1), targets[:, 1:].flatten(){more})",
-}
-
-
-def _losses(scene: Scene) -> Iterator[Case]:
-    if scene.loss_pick is None:
-        return
-    declared = scene.subject.declarations.get("targets")
-    config = getattr(scene.subject.model, "config", None)
-    library = hasattr(config, "to_dict") and scene.subject.targets == "labels"
-    shifts = [str(declared)] if declared else ["ids"] if library else ["next", "ids"]
-    index = scene.subject.declarations.get("ignore_index")
-    for ids in scene.sequences(4):
-        for ignored in (-100, -1) if index is None else (index,):
-            targets = scene.mixed(len(ids), seed=9)
-            short = [*scene.mixed(2, seed=8), *[ignored] * (len(ids) - 2)]
-            plain = [_SHIFTS[shift].format(e=_ENTROPY, more="") for shift in shifts]
-            counted = [
-                _SHIFTS[shift].format(e=_ENTROPY, more=f", ignore_index={ignored}")
-                for shift in shifts
-            ]
-            yield {
-                "ids": [ids],
-                "targets": [targets],
-                "rows": [ids, ids[::-1]],
-                "ragged": [targets, short],
-                "call": f"model({scene.given.replace(f', {scene.subject.targets}=ids', '')}, "
-                f"{scene.subject.targets}=targets){scene.loss_pick}",
-                "due": ", ".join(plain),
-                "counted": ", ".join(counted),
-                "ignored": ignored,
-            }
-
 
 def _parameters(scene: Scene) -> Iterator[Case]:
-    names = [n for n in str(scene.check.where.get("parameter", "")).split(", ") if n]
+    where = scene.check.where
+    names = [n for n in str(where.get("parameter", "")).split(", ") if n]
+    if "router" in where:
+        names = [f"{where.get('module', '')}.{where['router']}".lstrip(".")]
     for ids in scene.sequences(3) if names else ():
         yield {"ids": [ids, ids[::-1]], "names": names}
+
+
+def _counts(scene: Scene) -> Iterator[Case]:
+    declared = scene.subject.declarations.get("parameters")
+    predicted = scene.subject.anatomy.parameters.predicted
+    if declared is not None:
+        yield {"than": "==", "needed": declared}
+    if predicted:
+        yield {"than": ">=", "needed": sum(predicted.values())}
 
 
 def _weights(scene: Scene) -> Iterator[Case]:
@@ -73,42 +48,6 @@ def _builds(scene: Scene) -> Iterator[Case]:
         yield {"build": scene.build, "ids": [ids]}
 
 
-LOSS = Relation(
-    """
-ids, targets, scores = torch.tensor($ids), torch.tensor($targets), logits(torch.tensor($ids))
-loss, due = $call.item(), [e.item() for e in ($due,)]
-measured, bound = min(abs(loss - each) for each in due), 1e-4
-assert measured <= bound, f"the loss is {loss:.4g}, the cross-entropy of its logits {due}"
-""",
-    _losses,
-)
-IGNORED = Relation(
-    """
-ids, targets = torch.tensor($rows), torch.tensor($ragged)  # $ignored: not to be counted
-scores = logits(ids)
-loss, due = $call.item(), [e.item() for e in ($counted,)]
-measured, bound = min(abs(loss - each) for each in due), 1e-4
-assert measured <= bound, f"the loss is {loss:.4g}, the mean over tokens that count {due}"
-""",
-    _losses,
-)
-INITIAL = Relation(
-    """
-scores = logits(torch.arange($vocabulary)[:, None].expand(-1, $length))
-loss = (scores.logsumexp(-1) - scores.mean(-1)).mean().item()  # of targets drawn at random
-measured, bound = loss, $bound
-assert measured <= bound, f"the first loss is {loss:.3g}; a guess costs ln $vocabulary = $guess"
-""",
-    lambda scene: [
-        {
-            "vocabulary": scene.subject.vocabulary,
-            "length": scene.lengths(1)[0],
-            "bound": f"{math.log(scene.subject.vocabulary) + 1:.3f}",
-            "guess": f"{math.log(scene.subject.vocabulary):.3f}",
-        }
-    ],
-    views=("as given",),
-)
 DEAD = Relation(
     """
 ids, named = torch.tensor($ids), dict(model.named_parameters())
@@ -164,6 +103,14 @@ known = any(weight is p for p in model.parameters())
 assert known, "$weight is not among model.parameters()"
 """,
     _weights,
+)
+FEWER = Relation(
+    """
+count = sum(p.numel() for p in model.parameters())
+assert count $than $needed, f"{count} parameters; the parts that run need $needed"
+""",
+    _counts,
+    views=("as given",),
 )
 UNREGISTERED_MODULES = Relation(
     """
@@ -258,12 +205,11 @@ assert measured <= bound, f"evaluation after training draws: logits differ by {m
 )
 
 LEARNED: dict[str, list[Relation]] = {
-    "loss.own_logits": [LOSS],
-    "loss.ignored": [IGNORED],
-    "loss.initial": [INITIAL],
     "gradient.every_parameter": [DEAD, NOT_FINITE],
     "gradient.slope": [SLOPE],
     "parameters.registered": [UNREGISTERED, UNREGISTERED_MODULES],
+    "parameters.formula": [UNREGISTERED_MODULES, FEWER],
+    "experts.router": [DEAD],
     "parameters.sane": [SANE],
     "tying.kept": [TIED],
     "declared.tied": [TIED],

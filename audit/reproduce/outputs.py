@@ -151,6 +151,12 @@ BACKENDS = Relation(
     views=("sharpened",),
     fresh=True,
 )
+MODES = Relation(
+    "ids = torch.tensor($ids)\nplain = logits(ids)\nmodel.train()\n"
+    + same("logits(ids)", "plain", "train mode without dropout gives other logits"),
+    sequences(2),
+    fresh=True,
+)
 NEXT_LEARNED = Relation(
     """
 optimiser = torch.optim.AdamW(model.parameters(), 3e-3)
@@ -185,4 +191,5 @@ OUTPUTS: dict[str, list[Relation]] = {
     "positions.order_matters": [ORDER],
     "precision.native": [PRECISE],
     "backend.agree": [BACKENDS],
+    "backend.modes": [MODES],
 }

@@ -73,7 +73,7 @@ def _block(scene: Scene) -> Iterator[Case]:
             }
             if branch in parts and others:
                 yield {**case, "dead": others, "alive": branch}
-                yield {**case, "dead": [branch], "alive": " and ".join(others)}
+                yield {**case, "dead": [branch], "alive": others[0]}
             else:
                 yield {**case, "dead": None, "alive": None}
 
@@ -176,12 +176,16 @@ assert measured <= bound, f"a block with nothing to say changes the stream by {m
 )
 ADDED = Relation(
     _SEEN
-    + """for name in $dead:  # the other branch has nothing to say
-    for p in block.get_submodule(name).parameters():
+    + """def silence(part):
+    for p in part.parameters():
         p.data.zero_()
+[silence(block.get_submodule(name)) for name in $dead]  # the other branch has nothing to say
 logits(torch.tensor($ids))
-measured, least = (seen["y"] - seen["x"]).abs().max().item(), 1e-4 * seen["x"].abs().max().item()
-assert measured > least, "what $alive computes is not added to the stream\"""",
+with_it = seen["y"]
+silence(block.get_submodule("$alive"))
+logits(torch.tensor($ids))
+measured, least = (with_it - seen["y"]).abs().max().item(), 1e-4 * seen["x"].abs().max().item()
+assert measured > least, "what $alive computes does not reach the block's output\"""",
     _block,
     views=INSIDE,
     fresh=True,

@@ -6,6 +6,7 @@ from theodolite.reproduce.attended import ATTENDED
 from theodolite.reproduce.cached import CACHED
 from theodolite.reproduce.generated import GENERATED
 from theodolite.reproduce.learned import LEARNED
+from theodolite.reproduce.lost import LOST
 from theodolite.reproduce.outputs import OUTPUTS
 from theodolite.reproduce.padded import PADDED
 from theodolite.reproduce.parts import PARTS
@@ -20,6 +21,7 @@ RELATIONS: dict[str, list[Relation]] = {
     **CACHED,
     **GENERATED,
     **LEARNED,
+    **LOST,
     **ATTENDED,
     **TURNED,
     **PARTS,

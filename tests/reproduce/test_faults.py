@@ -15,8 +15,12 @@ SERVING = ("cache", "padding", "positions", "loss", "generation", "init", "tying
 WITHOUT = {
     "inside.sinks",  # what a sink weighs takes more than a few lines to read off
     "parameters.formula",  # it needs the anatomy
+    "padding.cache",  # where a mask is refused in one form and taken in another
 }
-"""Checks of these faults whose failures have no script, and why."""
+"""Checks of these faults whose failures may be without a script, and why."""
+
+BY_CHANCE = {"unfilled"}
+"""Faults that show what happens to stand in memory: not in every process."""
 
 QUICK = {
     "faults": {"M16": ("causality", "positions", "inside"), "O01": ("state",), "E02": ("batch",)},
@@ -34,11 +38,9 @@ ALL_INSIDE = [
 
 def chosen(kind, known):
     """Every fault of a kind: a few with few checks, and, marked slow, all with all checks."""
-    for fault in known:
-        quick = QUICK[kind].get(fault.id)
-        if quick is not None:
-            yield pytest.param(fault, quick, id=f"{fault.id}-few")
-        yield pytest.param(fault, None, id=fault.id, marks=pytest.mark.slow)
+    quick = QUICK[kind]
+    few = [pytest.param(f, quick[f.id], id=f"{f.id}-few") for f in known if f.id in quick]
+    return few + [pytest.param(f, None, id=f.id, marks=pytest.mark.slow) for f in known]
 
 
 @pytest.mark.parametrize(("fault", "select"), chosen("faults", faults.FAULTS))
@@ -70,7 +72,8 @@ def test_faults_between_training_and_serving(fault, select, reproduce, tmp_path)
         spec, select=select or SERVING, settings=fault.settings, declare=fault.declare
     )
     mended = serving_faults.SOURCE if fault.changes else None  # else a declaration is what is wrong
-    shows_and_mends(found, tmp_path / "serving.py", mended)
+    if fault.id not in BY_CHANCE:
+        shows_and_mends(found, tmp_path / "serving.py", mended)
 
 
 def shows_and_mends(found, file, mended):

@@ -1,0 +1,134 @@
+"""Relations of the loss that a subject returns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from theodolite.fixtures.errors import TheodoliteError
+from theodolite.fixtures.own_loss import fit_of
+from theodolite.reproduce.relation import Relation
+from theodolite.reproduce.scene import Scene
+
+Case = Mapping[str, object]
+
+_ENTROPY = "torch.nn.functional.cross_entropy"
+_SHIFTS = {
+    "next": "{e}(scores.flatten(0, 1), targets.flatten(){more})",
+    "ids": "{e}(scores[:, :-1].flatten(0, 1), targets[:, 1:].flatten(){more})",
+}
+
+
+def _losses(scene: Scene) -> Iterator[Case]:
+    if scene.loss_pick is None:
+        return
+    declared = scene.subject.declarations.get("targets")
+    config = getattr(scene.subject.model, "config", None)
+    library = hasattr(config, "to_dict") and scene.subject.targets == "labels"
+    shifts = [str(declared)] if declared else ["ids"] if library else ["next", "ids"]
+    index = scene.subject.declarations.get("ignore_index")
+    for ids in scene.sequences(4):
+        for ignored in (-100, -1) if index is None else (index,):
+            targets = scene.mixed(len(ids), seed=9)
+            short = [*scene.mixed(2, seed=8), *[ignored] * (len(ids) - 2)]
+            plain = [_SHIFTS[shift].format(e=_ENTROPY, more="") for shift in shifts]
+            counted = [
+                _SHIFTS[shift].format(e=_ENTROPY, more=f", ignore_index={ignored}")
+                for shift in shifts
+            ]
+            yield {
+                "ids": [ids],
+                "targets": [targets],
+                "rows": [ids, ids[::-1]],
+                "ragged": [targets, short],
+                "call": f"model({scene.given.replace(f', {scene.subject.targets}=ids', '')}, "
+                f"{scene.subject.targets}=targets){scene.loss_pick}",
+                "due": ", ".join(plain),
+                "counted": ", ".join(counted),
+                "ignored": ignored,
+            }
+
+
+def _shift(scene: Scene) -> str | None:
+    """How the subject's loss pairs logits and targets, where that is plain."""
+    try:
+        fit, _ = fit_of(scene.subject.views.sharpened)
+    except (pytest.skip.Exception, TheodoliteError):
+        return None
+    return fit.shift if fit.shift in ("ids", "next") else None
+
+
+def _ragged(scene: Scene) -> Iterator[Case]:
+    shift = _shift(scene)
+    for case in _losses(scene) if shift else ():
+        yield {**case, "from": 1 if shift == "ids" else 0}
+
+
+LOSS = Relation(
+    """
+ids, targets, scores = torch.tensor($ids), torch.tensor($targets), logits(torch.tensor($ids))
+loss, due = $call.item(), [e.item() for e in ($due,)]
+measured, bound = min(abs(loss - each) for each in due), 1e-4
+assert measured <= bound, f"the loss is {loss:.4g}, the cross-entropy of its logits {due}"
+""",
+    _losses,
+)
+IGNORED = Relation(
+    """
+ids, targets = torch.tensor($rows), torch.tensor($ragged)  # $ignored: not to be counted
+scores = logits(ids)
+loss, due = $call.item(), [e.item() for e in ($counted,)]
+measured, bound = min(abs(loss - each) for each in due), 1e-4
+assert measured <= bound, f"the loss is {loss:.4g}, the mean over tokens that count {due}"
+""",
+    _losses,
+)
+INITIAL = Relation(
+    """
+scores = logits(torch.arange($vocabulary)[:, None].expand(-1, $length))
+loss = (scores.logsumexp(-1) - scores.mean(-1)).mean().item()  # of targets drawn at random
+measured, bound = loss, $bound
+assert measured <= bound, f"the first loss is {loss:.3g}; a guess costs ln $vocabulary = $guess"
+""",
+    lambda scene: [
+        {
+            "vocabulary": scene.subject.vocabulary,
+            "length": scene.lengths(1)[0],
+            "bound": f"{math.log(scene.subject.vocabulary) + 1:.3f}",
+            "guess": f"{math.log(scene.subject.vocabulary):.3f}",
+        }
+    ],
+    views=("as given",),
+)
+MORE_PADDING = Relation(
+    """
+ids, targets = torch.tensor($rows), torch.tensor($ragged)  # $ignored: not to be counted
+less = $call.item()
+ids = torch.cat([ids, ids[:, :2]], 1)
+targets = torch.cat([targets, torch.full((2, 2), $ignored)], 1)
+measured, bound = abs($call.item() - less), 1e-4
+assert measured <= bound, f"two more tokens of padding move the loss by {measured:.3g}"
+""",
+    _losses,
+)
+MICRO_BATCHES = Relation(
+    """
+rows, ragged = torch.tensor($rows), torch.tensor($ragged)  # $ignored: not to be counted
+def loss(ids, targets): return $call.item()
+share = (ragged[:, $from:] != $ignored).sum(1) / (ragged[:, $from:] != $ignored).sum()
+parts = sum(s.item() * loss(rows[[i]], ragged[[i]]) for i, s in enumerate(share))
+measured, bound = abs(parts - loss(rows, ragged)), 1e-4
+assert measured <= bound, f"rows by themselves, by their tokens, are {measured:.3g} off the batch"
+""",
+    _ragged,
+)
+
+LOST: dict[str, list[Relation]] = {
+    "loss.own_logits": [LOSS],
+    "loss.ignored": [IGNORED],
+    "loss.initial": [INITIAL],
+    "loss.padding": [MORE_PADDING],
+    "loss.accumulation": [MICRO_BATCHES],
+}
