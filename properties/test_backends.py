@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from theodolite.fixtures.errors import SubjectError
+from theodolite.fixtures.flags import dropout_of, zeroed
 from theodolite.fixtures.judging import judge, not_applicable
 from theodolite.fixtures.stream import random_ids, small_config, small_gpt
 from theodolite.fixtures.views import RELATION, View
@@ -34,6 +35,36 @@ def test_another_attention_backend_gives_the_same_logits(view: View) -> None:
         axes=("row", "position", "token"),
         where={"view": view.name},
         remedy="are mask, scale, window, soft-cap and dropout passed on in both?",
+    )
+
+
+@pytest.mark.parametrize("view", ["sharpened"], indirect=True)
+@claim("AUD-7", check="backend.modes", component="backend")
+def test_train_mode_without_dropout_computes_what_eval_mode_does(view: View) -> None:
+    """Some operators take another path where nothing is to be learned: it is the same function."""
+    model, ids = view.model, view.random_ids(2)
+    if any(isinstance(part, nn.modules.batchnorm._BatchNorm) for part in model.modules()):
+        not_applicable("statistics of the batch are normalised with in train mode, by design")
+    model.train()
+    try:
+        with zeroed(dropout_of(model)):
+            logits, again = (
+                view.subject.run(model, ids, view.extra(ids), seed=seed) for seed in (0, 1)
+            )
+    finally:
+        model.eval()
+    if not torch.equal(logits, again):
+        not_applicable("in train mode it draws random numbers, without dropout too")
+    judge(
+        logits,
+        view.logits(ids),
+        bound=view.relation_bound,
+        says="train mode without dropout gives the logits of eval mode",
+        axes=("row", "position", "token"),
+        where={"view": view.name},
+        remedy="do both paths read mask, bias and scale alike? Where it is meant, expect this "
+        "failure, with the reason.",
+        cause="modes-differ",
     )
 
 

@@ -35,6 +35,8 @@ WORTHWHILE = 48
 
 _ATTEMPTS = 3
 
+_CAST = "cast to"
+
 Places = Callable[[int], list[Place]]
 """Where to judge, on tokens of a given seed."""
 
@@ -67,8 +69,8 @@ def test_half_precision_keeps_late_positions(view: View) -> None:
     length, start = _longest_taken(view), _latest_taken(view)
     if length is None and start is None:
         not_applicable(
-            f"the model takes {view.subject.longest} positions, and fewer than {WORTHWHILE} show "
-            "nothing: build it with a longer context (--set)"
+            f"it takes no {WORTHWHILE} positions, and fewer show nothing: build it with a longer "
+            "context (--set)"
         )
     near = in_half_precision(view, (BFLOAT16, FLOAT16, AUTOCAST), _near(view, 0))
     ways = [way for way, found in near.items() if found[0].is_right]
@@ -145,10 +147,10 @@ def _advise(view: View, way: str, found: Comparison) -> None:
     """Say what casting a finished model does where building it in that dtype does not."""
     what = f"are off by {found.share:.0f} times what rounding costs" if found.finite else "are NaN"
     note = (
-        f"cast to {way} after it was built, its logits {found.place.says} {what}, as a table is "
+        f"{_CAST} {way} after it was built, its logits {found.place.says} {what}, as a table is "
         "cast along: build or load it in that dtype instead"
     )
-    if note not in view.subject.notes:
+    if not any(said.startswith(_CAST) for said in view.subject.notes):
         view.subject.notes.append(note)
 
 
@@ -188,7 +190,10 @@ def _lengths(view: View) -> Iterator[int]:
     """Lengths to try: past its own limit too where positions are given, as rotation has none."""
     if view.subject.convention.only_length is not None:
         return
-    longest = view.subject.longest or LONG
+    longest = view.subject.longest
+    if longest is None:
+        yield from (LONG, LONG // 2, LONG // 4, LONG // 8)
+        return
     if view.subject.positions is not None or longest >= LONG:
         yield LONG
     if WORTHWHILE <= longest < LONG:

@@ -1,4 +1,4 @@
-"""Faults of half precision, of backward, and of what runs twice."""
+"""Faults of half precision, of backward, of what runs twice or in another mode."""
 
 from __future__ import annotations
 
@@ -100,6 +100,25 @@ def _(patch: Patch) -> None:
         return wide * root * self.weight
 
     patch.method(RMSNorm, "forward", forward)
+
+
+@mutant(
+    "eval-on-a-path-of-its-own",
+    component="backend",
+    breaks=("AUD-7",),
+    source="pytorch/pytorch#107084",
+)
+def _(patch: Patch) -> None:
+    """Where nothing is to be learned, attention takes a path that scales its queries once more."""
+    original = attention.MultiHeadAttention.attend
+
+    def attend(
+        self: attention.MultiHeadAttention, query: Tensor, *arguments: Tensor, **options: Any
+    ) -> Tensor:
+        fast = query if self.training else query / 2
+        return original(self, fast, *arguments, **options)
+
+    patch.method(attention.MultiHeadAttention, "attend", attend)
 
 
 class _Gated(torch.autograd.Function):
