@@ -80,6 +80,40 @@ def test_a_scale_of_one_s_own_takes_the_place_of_the_root(attend):
     assert (own - expected).abs().max() <= rounding_bound(query, key, value)
 
 
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(("queries", "keys", "width"), [(3, 5, 5), (4, 6, 4), (4, 4, 6)])
+def test_without_an_axis_of_heads_both_ways_give_the_same(queries, keys, width, causal):
+    generator = torch.Generator().manual_seed(3)
+    query = torch.randn(2, queries, width, generator=generator, dtype=torch.float64)
+    key, value = torch.randn(2, 2, keys, width, generator=generator, dtype=torch.float64)
+    fused = reference.fused_attention(query, key, value, causal=causal)
+    written_out = reference.scaled_dot_product_attention(query, key, value, causal=causal)
+    assert (fused - written_out).abs().max() <= 2 * rounding_bound(query, key, value)
+
+
+def test_nothing_is_hidden_unless_it_is_asked_for():
+    query, key, value = random_qkv(4, 4, 4)
+    expected = torch.from_numpy(oracle.attention(query, key, value))
+    for attend in (reference.scaled_dot_product_attention, reference.fused_attention):
+        found = attend(query, key, value)
+        assert (found - expected).abs().max() <= rounding_bound(query, key, value)
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_layer_is_causal_and_takes_a_mask_besides(fused):
+    torch.manual_seed(0)
+    layer = reference.MultiHeadAttention(12, 4, fused=fused)
+    x = torch.randn(2, 5, 12)
+    changed = x.clone()
+    changed[:, 2] += 1
+    mask = torch.tensor([True, True, False, True, True]) | torch.eye(5, dtype=torch.bool)
+    others = [0, 1, 3, 4]
+    assert torch.equal(layer(x, mask=mask)[:, others], layer(changed, mask=mask)[:, others])
+    assert torch.equal(layer(x)[:, :2], layer(changed)[:, :2])
+    assert not torch.allclose(layer(x)[:, 3:], layer(changed)[:, 3:])
+    assert not torch.allclose(layer(x, causal=False)[:, :2], layer(changed, causal=False)[:, :2])
+
+
 def test_masks_are_where_the_queries_are():
     assert reference.causal_mask(3, device=torch.device("meta")).is_meta
     layer = reference.MultiHeadAttention(12, 4).to("meta")

@@ -5,6 +5,8 @@ import torch
 
 from theodolite.reference import FeedForward, GPTConfig, LayerNorm, RMSNorm, SwiGLU
 from theodolite.reference.block import Block
+from theodolite.reference.cache import LayerCache
+from theodolite.reference.rotary import rotation_at
 
 
 def block_with_dead_branches(placement):
@@ -25,6 +27,28 @@ def test_post_norm_normalises_the_stream_itself():
     x = 5 * torch.randn(2, 3, 12)
     rms = block_with_dead_branches("post")(x).square().mean(-1).sqrt()
     assert (rms - 1).abs().max() <= 1e-5  # eps = 1e-5 inside a root over a mean square of 25 or so
+
+
+@pytest.mark.parametrize("placement", ["pre", "post"])
+def test_attention_is_given_mask_rotation_and_cache(placement):
+    torch.manual_seed(0)
+    block = Block(GPTConfig(width=12, heads=2, placement=placement))
+    x = torch.randn(2, 5, 12)
+    mask = torch.tensor([True, True, False, True, True]) | torch.eye(5, dtype=torch.bool)
+    rotation = rotation_at(torch.arange(5), 6)
+    whole = block(x, mask=mask, rotation=rotation)
+    assert not torch.allclose(whole, block(x, rotation=rotation))
+    assert not torch.allclose(whole, block(x, mask=mask))
+    cache = LayerCache()
+    pieces = [
+        block(x[:, part], mask=mask[part, :end], rotation=rotation_at(at, 6), cache=cache)
+        for part, end, at in [
+            (slice(0, 2), 2, torch.arange(2)),
+            (slice(2, 5), 5, torch.arange(2, 5)),
+        ]
+    ]
+    # sums of a few dozen terms of about 1, in float32
+    assert (torch.cat(pieces, dim=1) - whole).abs().max() <= 100 * torch.finfo(torch.float32).eps
 
 
 def test_every_choice_of_attention_reaches_it():
