@@ -39,12 +39,14 @@ def test_the_declared_window_is_the_real_one(subject: Subject) -> None:
     declared = _declared(subject, "window")
     widest = max((w for w in _flat(declared) if w is not None), default=0)
     sights = sight_over(subject, widest)
+    chunks = expanded(subject.declarations).get("chunk")
     for place, layer, value in _by_layer(subject, declared, "window"):
         sight = sights[place["layer"]]
+        chunk = _of_layer(chunks, place["layer"], len(sights))
         if sight.reason is not None:
             not_applicable(f"what queries see could not be read: {sight.reason}")
         require(
-            sight.window == value and sight.chunk is None,
+            sight.window == value and sight.chunk == chunk,
             f"queries see {_keys(value)}, as {_source(subject, 'window')}",
             measured=sight.window,
             bound=value,

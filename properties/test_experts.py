@@ -71,8 +71,22 @@ def test_as_many_experts_work_on_each_token_as_are_meant_to(view: View) -> None:
 @sharpened
 @claim("AUD-12", check="experts.reached", component="moe")
 def test_every_expert_can_be_chosen(view: View) -> None:
-    """An expert that random tokens did not choose is chosen once its score is the highest."""
+    """An expert that random tokens did not choose is chosen once its score is the highest.
+
+    Experts are so many only if each has weights of its own.
+    """
     for place, mixture in _mixtures(view):
+        own = {mixture.address(expert) for expert in range(len(mixture.experts))}
+        require(
+            len(own) == len(mixture.experts),
+            "every expert has weights of its own",
+            measured=float(len(own)),
+            bound=float(len(mixture.experts)),
+            where=place,
+            remedy="One module stands in the list several times: [Expert()] * n makes one, "
+            "[Expert() for _ in range(n)] makes n.",
+            cause="experts-are-one",
+        )
         chosen = mixture.active.any(0)
         for seed in range(_BATCHES):
             output = mixture.run(mixture.drawn(seed), gradient=True)

@@ -70,6 +70,7 @@ def test_logits_are_finite(subject: Subject) -> None:
         if wrong
         else {},
         component=guilty.component,
+        cause=guilty.cause,
         remedy="is a row fully masked, a division by zero, or a weight uninitialised?",
     )
 

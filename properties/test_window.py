@@ -16,7 +16,7 @@ from torch import Tensor
 
 from theodolite.fixtures.anatomy_attention import Sight, read_sight
 from theodolite.fixtures.cache_faults import suspect
-from theodolite.fixtures.cached_window import narrowed
+from theodolite.fixtures.cached_window import widths_of
 from theodolite.fixtures.declarations import expanded
 from theodolite.fixtures.driving import Driver, driver_of, placed
 from theodolite.fixtures.errors import SubjectError
@@ -77,8 +77,7 @@ def test_a_cache_is_read_beyond_the_window_as_the_full_forward_reads(view: View)
     """Prompts that end before, at and behind the window's edge, steps over it, chunks across it."""
     driver = driver_of(view)
     longest = view.subject.longest or WIDEST
-    sizes = {n for limit in _limits(view.subject) for n in limit[:2] if n and n + 4 <= longest}
-    sizes = {n for n in sizes if 3 <= n <= WIDEST}
+    sizes = {n for n in widths_of(view.subject) if 3 <= n <= min(WIDEST, longest - 4)}
     if not sizes:
         not_applicable("no layer has a window or chunk that is shorter than what the model takes")
     judged = 0
@@ -133,24 +132,7 @@ def _judge_pieces(driver: Driver, pieces: list[int], size: int) -> None:
         raised = f"{error} "
     else:
         raised = ""
-    remedy, component, cause = raised, None, None
-    if far(found, wanted, view.relation_bound):
-        keys = narrowed(driver, ids, pieces)
-        if keys is not None:
-            held, due, layer = keys
-            component, cause = (
-                "window",
-                "cached-window-short" if held < due else "cached-window-long",
-            )
-            remedy += (
-                f"In layer {layer} the last new token sees {held} keys behind the cache, and {due} "
-                f"in the full forward: a cache of a window of w keeps w - 1 old keys or more, and "
-                "the mask hides those before."
-            )
-        else:
-            accused = suspect(driver, pieces)
-            component, cause = accused.component, accused.cause
-            remedy += accused.finding
+    accused = suspect(driver, pieces) if far(found, wanted, view.relation_bound) else None
     judge(
         found,
         wanted,
@@ -159,9 +141,9 @@ def _judge_pieces(driver: Driver, pieces: list[int], size: int) -> None:
         "logits",
         axes=("row", "position", "token"),
         where={"view": view.name, "pieces": pieces, "cache": driver.decoder.said},
-        remedy=remedy,
-        component=component,
-        cause=cause,
+        remedy=raised + (accused.finding if accused else ""),
+        component=accused.component if accused else None,
+        cause=accused.cause if accused else None,
     )
 
 

@@ -1,34 +1,15 @@
 # ruff: noqa: E501, ISC004 - lines of other people's code are replaced as they stand
 """Faults that outputs hardly show, each in a hand-written model and in a Hugging Face llama."""
 
-import importlib.util
-import re
 from dataclasses import dataclass
-from pathlib import Path
 
 from faults import SOURCE
-
-SMALL_LLAMA = """
-
-def small():
-    config = LlamaConfig(
-        vocab_size=61, hidden_size=48, intermediate_size=112, num_hidden_layers=2,
-        num_attention_heads=6, num_key_value_heads=2, max_position_embeddings=48,
-    )
-    config._attn_implementation = "eager"
-    return LlamaForCausalLM(config)
-"""
+from hosts import huggingface_source
 
 
 def llama_source():
     """The library's own source of its llama, made to stand alone, with a small model of it."""
-    place = importlib.util.find_spec("transformers.models.llama").submodule_search_locations[0]
-    source = (Path(place) / "modeling_llama.py").read_text(encoding="utf-8")
-    source = re.sub(r"from \.\.\.(\w*)", r"from transformers.\1", source)
-    source = source.replace("from transformers. import", "from transformers import")
-    source = re.sub(r"from \.(\w+)", r"from transformers.models.llama.\1", source)
-    source = re.sub(r"(?m)^ *@(auto_docstring|use_kernel\w*\(.*\))\n", "", source)
-    return source + SMALL_LLAMA
+    return huggingface_source("llama")
 
 
 @dataclass(frozen=True)
