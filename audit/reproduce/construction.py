@@ -25,10 +25,11 @@ _MAPPING = """class Config(dict):
 
 
 _NAMES = """def named(s):
+    if isinstance(s, (ast.Import, ast.ImportFrom)):
+        return {(a.asname or a.name).partition(".")[0] for a in s.names}
     stored = (n for n in ast.walk(s) if isinstance(getattr(n, "ctx", None), ast.Store))
     return {s.name} if hasattr(s, "name") else {getattr(n, "id", None) for n in stored}
-def wanted(s): return isinstance(s, (ast.Import, ast.ImportFrom)) or keep & named(s)
-tree.body = list(filter(wanted, tree.body))"""
+tree.body = [s for s in tree.body if keep & named(s)]"""
 
 
 class Unwritable(Exception):
@@ -251,14 +252,17 @@ def _of_part(loaded: Loaded, executed: Executed, name: str) -> Construction:
 
 
 def _needed(executed: Executed, wanted: set[str], given: set[str]) -> set[str]:
-    """What `wanted` names need of a file that no import brings in, where `given` names are set."""
-    found: set[str] = set()
+    """What `wanted` names need of a file, where `given` names are set.
+
+    What stayed undefined in the audit (a text that is missing) is not needed.
+    """
+    features = [u.node for u in executed.program.units if isinstance(u.node, ast.ImportFrom)]
+    found = {a.name for node in features if node.module == "__future__" for a in node.names}
     waiting = [*wanted]
-    own = [u for u in executed.program.units if not isinstance(u.node, ast.Import | ast.ImportFrom)]
     while waiting:
         name = waiting.pop()
-        defining = [unit for unit in own if name in unit.defines]
-        if name in found | given or not defining:
+        defining = [unit for unit in executed.program.units if name in unit.defines]
+        if name in found | given or not defining or not hasattr(executed.module, name):
             continue
         found.add(name)
         for unit in defining:
