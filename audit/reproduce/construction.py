@@ -234,6 +234,7 @@ def _of_part(loaded: Loaded, executed: Executed, name: str) -> Construction:
     wanted = {name.partition(".")[0], *writer.names.pop(package_of(path)[1], [])}
     keep = sorted(_needed(executed, wanted, set(constants)))
     folders = ", ".join(repr(os.fspath(folder)) for folder in own_folders(path))
+    given = ", **settings" if constants else ""
     lines = [
         f"sys.path[:0] = [{folders}]",
         *_imports(writer),
@@ -241,10 +242,10 @@ def _of_part(loaded: Loaded, executed: Executed, name: str) -> Construction:
         f"tree = ast.parse(open({os.fspath(path)!r}).read())",
         f"keep = {{{', '.join(map(repr, keep))}}}",
         _NAMES,
-        f"settings = {writer.literal(constants)}",
-        f"scope = {{'__name__': '__main__', '__file__': {os.fspath(path)!r}, **settings}}",
+        *([f"settings = {writer.literal(constants)}"] if constants else []),
+        f"scope = {{'__name__': '__main__', '__file__': {os.fspath(path)!r}{given}}}",
         f"exec(compile(tree, {path.name!r}, 'exec'), scope)",
-        "scope.update(settings)",
+        *(["scope.update(settings)"] if constants else []),
         "globals().update({name: scope[name] for name in keep})",
         *writer.lines,
     ]
