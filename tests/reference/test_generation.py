@@ -118,3 +118,9 @@ def test_arguments_out_of_range_are_refused(choices, sentence):
     arguments = {"ids": PROMPT, "new_tokens": 1} | choices
     with pytest.raises(ValueError, match=sentence):
         generate(build(), **arguments)
+
+
+@pytest.mark.parametrize("temperature", [0, -1.0])
+def test_a_distribution_has_a_temperature_above_zero(temperature):
+    with pytest.raises(ValueError, match=f"temperature is {temperature}"):
+        distribution(torch.zeros(1, 3), temperature=temperature)

@@ -47,6 +47,9 @@ def test_unless_told_otherwise_neighbours_turn_by_the_base_of_the_paper():
     assert torch.equal(reference.rotate(x, positions), expected)
     assert torch.equal(rotary.apply_rotation(x, rotary.rotation_at(positions, 8)), expected)
     assert torch.equal(rotary.apply_rotation(x, reference.Rotary(8)(positions)), expected)
+    frequencies = reference.rotary_frequencies(8)
+    assert torch.equal(frequencies, 10.0 ** -torch.arange(4, dtype=torch.float64))
+    assert reference.rotary_frequencies(8, device=torch.device("meta")).is_meta
 
 
 @pytest.mark.parametrize("length", [None, 600])
