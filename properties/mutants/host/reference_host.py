@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from functools import partial, wraps
 from typing import Any
 
@@ -133,15 +134,25 @@ def _distribution(patch: Patch, change: Change) -> None:
     patch.replace(original, distribution)
 
 
+_WRITING = {
+    name
+    for name, parameter in inspect.signature(generation.generate).parameters.items()
+    if parameter.kind is parameter.KEYWORD_ONLY
+}
+
+
 def _generate(patch: Patch, change: Change) -> None:
     original = generation.generate
 
     @wraps(original)
-    def generate(gpt: GPT, ids: Tensor, new_tokens: int, **options: Any) -> Any:
-        def go_on(tokens: Tensor, count: int, chosen: dict[str, Any]) -> Tensor:
-            return original(gpt, tokens, count, **chosen)
+    def generate(*given: Any, **named: Any) -> Any:
+        gpt, ids, count, *rest = inspect.signature(original).bind(*given, **named).args
+        options = {name: value for name, value in named.items() if name in _WRITING}
 
-        return change(go_on, ids, new_tokens, options)
+        def go_on(tokens: Tensor, length: int, chosen: dict[str, Any]) -> Tensor:
+            return original(gpt, tokens, length, *rest, **chosen)
+
+        return change(go_on, ids, count, options)
 
     patch.replace(original, generate)
 

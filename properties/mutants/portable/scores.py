@@ -92,7 +92,7 @@ def _(original: Any, query: Tensor) -> float:
     return 1 / math.sqrt(query.shape[-2])
 
 
-@portable("values-of-the-next", seam="mix", component="mask", breaks=("ATT-4",))
+@portable("values-of-the-next", seam="mix", component="heads", breaks=("ATT-4",))
 def _(original: Callable[..., Tensor], weights: Tensor, value: Tensor) -> Tensor:
     """Each weight meets the value of the position behind its key: the next token shows."""
     early = torch.cat((value[..., 1:, :], value[..., -1:, :]), -2)
