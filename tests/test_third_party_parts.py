@@ -102,12 +102,12 @@ def attention():
 """
 
 
-def check(folder, conftest, part, *options, where="."):
+def check(folder, conftest, part, *options, where=".", within="theodolite.properties"):
     """Write conftest.py into folder / where and run the properties that `part` selects there."""
     start = folder / where
     start.mkdir(parents=True, exist_ok=True)
     (start / "conftest.py").write_text(HEAD + conftest, encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "--pyargs", "theodolite.properties", "-k", part]
+    command = [sys.executable, "-m", "pytest", "--pyargs", within, "-k", part]
     environment = {
         name: value
         for name, value in os.environ.items()
@@ -157,11 +157,12 @@ def test_a_wrong_part_fails_by_message(tmp_path, part, conftest, said):
 
 def test_a_part_counts_below_the_root_of_a_project_too(tmp_path):
     (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\n", encoding="utf-8")
-    done = check(tmp_path, FAST_ROPE, "test_it_is_the_formula", "-n", "2", where="tests")
+    rope = {"where": "tests", "within": "theodolite.properties.test_rope"}
+    done = check(tmp_path, FAST_ROPE, "test_it_is_the_formula", "-n", "2", **rope)
     assert done.returncode == 1, done.stdout + done.stderr
 
 
 def test_a_part_in_the_tests_folder_counts_from_the_project_root(tmp_path):
-    check(tmp_path, FAST_ROPE, "no_such_property", where="tests")
-    only = "test_it_is_the_formula"
-    assert check(tmp_path, "", only).returncode == 1
+    within = "theodolite.properties.test_rope"
+    check(tmp_path, FAST_ROPE, "no_such_property", where="tests", within=within)
+    assert check(tmp_path, "", "test_it_is_the_formula", within=within).returncode == 1
