@@ -1,5 +1,6 @@
 """Norms against loops and against torch's own."""
 
+import pytest
 import torch
 from hypothesis import strategies as st
 
@@ -41,9 +42,12 @@ def test_norms_are_torchs_own():
     assert (reference.LayerNorm(10).double()(x) - layer(x)).abs().max() <= 40 * EPS * 10**0.5
 
 
-def test_half_precision_does_not_overflow():
-    x = torch.full((2, 8), 1000.0, dtype=torch.float16)
-    assert torch.equal(reference.RMSNorm(8).half()(x), torch.ones(2, 8, dtype=torch.float16))
+@pytest.mark.parametrize("kind", [reference.RMSNorm, reference.LayerNorm])
+def test_half_precision_does_not_overflow_and_comes_back_as_it_came(kind):
+    unit = torch.tensor([[1.0, -1.0] * 4] * 2, dtype=torch.float16)
+    out = kind(8).half()(1000 * unit)  # a square is 1e6, past the largest half, 65504
+    assert out.dtype == torch.float16
+    assert torch.equal(out, unit)
 
 
 def _distance(found, expected):
