@@ -29,7 +29,11 @@ UNSEEN = {
     "epsilon-left-out": "no vector of zeros comes up",
     "heads-averaged-not-joined": "what W_O gets is not the heads, as where they are gated",
 }
-UNNAMED = {"router-by-place": "it shows as rows that depend on their batch"}
+UNNAMED = {
+    "router-by-place": "it shows as rows that depend on their batch",
+    "sub-layers-in-parallel": "whether they are is declared together with the norms",
+    "softmax-of-the-softmax": "all that is seen of it is what generation draws",
+}
 """What an audit cannot see yet, or sees and puts down to another part, and why."""
 
 

@@ -291,7 +291,7 @@ def huggingface_hosts() -> tuple[Host, ...]:
             "gpt2",
             "hf:gpt2",
             _gpt2(),
-            frozenset(common | {"learned", "layernorm", "tied", "dropout", "activation"}),
+            frozenset(common | {"learned", "layernorm", "tied", "activation"}),
             "transformers",
         ),
         Host(
