@@ -147,6 +147,24 @@ def test_many_heads_are_as_many_separate_attentions(kv_heads, fused):
     assert (layer(x) - expected).abs().max() <= 1e-13  # sums of 18 terms below 1, eps 2e-16
 
 
+def test_a_layer_caps_the_scores_of_every_head():
+    torch.manual_seed(0)
+    layer = reference.MultiHeadAttention(12, 3, softcap=0.5).double()
+    layer.qkv.weight.data *= 4
+    x = torch.randn(2, 5, 12, dtype=torch.float64)
+    query, key, value = (part.detach() for part in layer.project(x))
+    capped = oracle.attention(query, key, value, causal=True, softcap=0.5)
+    expected = layer.output(torch.from_numpy(capped).transpose(1, 2).flatten(2))
+    assert (layer(x) - expected).abs().max() <= 12 * rounding_bound(query, key, value)
+    layer.softcap = None
+    assert (layer(x) - expected).abs().max() > 0.01
+
+
+def test_a_layer_s_norms_have_the_epsilon_of_the_model_s_norms():
+    layer = reference.MultiHeadAttention(12, 3, qk_norm=True)
+    assert layer.query_norm.eps == layer.key_norm.eps == reference.RMSNorm(4).eps == 1e-5
+
+
 def test_one_joined_projection_is_three_separate_ones():
     torch.manual_seed(0)
     layer = reference.MultiHeadAttention(12, 4, kv_heads=2)
