@@ -45,3 +45,18 @@ def _(patch: Patch) -> None:
         return result
 
     patch.method(GPT, "forward", forward)
+
+
+@mutant("loss-over-the-whole-mask", component="loss", breaks=("AUD-10",))
+def _(patch: Patch) -> None:
+    """Under a padding mask the loss is divided by B·T, padding included."""
+    original = GPT.forward
+
+    @wraps(original)
+    def forward(self: GPT, *arguments: Any, **options: Any) -> Any:
+        result, mask = original(self, *arguments, **options), options.get("attention_mask")
+        if mask is None or not isinstance(result, tuple):
+            return result
+        return result[0], result[1] * mask.float().mean()
+
+    patch.method(GPT, "forward", forward)
