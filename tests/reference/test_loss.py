@@ -31,6 +31,14 @@ def test_ignored_targets_leave_the_mean():
     assert torch.allclose(reference.token_loss(logits, targets), expected)
 
 
+def test_an_ignored_token_of_one_s_own_leaves_the_mean_too():
+    torch.manual_seed(0)
+    logits, ids = torch.randn(1, 4, 5), torch.tensor([[3, 1, 4, 2]])
+    expected = reference.token_loss(logits[:, [0, 2]], torch.tensor([[1, 2]]))
+    assert torch.allclose(reference.next_token_loss(logits, ids, ignore_index=4), expected)
+    assert torch.allclose(reference.token_loss(logits[:, :-1], ids[:, 1:], 4), expected)
+
+
 def test_what_has_no_next_token_is_refused():
     with pytest.raises(ValueError, match="give at least 2 tokens"):
         reference.next_token_loss(torch.zeros(2, 1, 5), torch.zeros(2, 1, dtype=torch.long))
