@@ -95,13 +95,16 @@ def _scale(scene: Scene) -> Iterator[Case]:
 
 
 def _window(scene: Scene) -> Iterator[Case]:
-    bound = scene.check.bound
-    width = scene.subject.declarations.get("window") if bound is None else bound
-    if not isinstance(width, int | float):
-        return
-    length = int(width) + 3
-    case = {**_place(scene), "ids": f"torch.tensor([{scene.mixed(length)}])", "length": length}
-    yield {**case, **_EXPLICIT, "window": int(width)}
+    """A sequence longer than the window or chunk that the layer is declared to have."""
+    for name, within in (("window", "i - j < {}"), ("chunk", "i // {0} == j // {0}")):
+        width = scene.subject.declarations.get(name)
+        if isinstance(width, list | tuple):
+            width = width[scene.layer] if scene.layer < len(width) else None
+        if not isinstance(width, int):
+            continue
+        length = min(2 * width + 1, scene.subject.longest or 2 * width + 1)
+        case = {**_place(scene), "ids": f"torch.tensor([{scene.mixed(length)}])", "length": length}
+        yield {**case, **_EXPLICIT, "within": within.format(width), "said": f"{name} of {width}"}
 
 
 def _projection(scene: Scene) -> Iterator[Case]:
@@ -220,10 +223,12 @@ n = sum(keys[0])
 assert keys == [[i // n == j // n for i in heads] for j in heads], "groups of heads take turns\"""",
     of_cause("groups-tiled")(_random),
 )
-WINDOW = watching(
-    _WEIGHTS
-    + """seen = (w > 0).any(1)[0].sum(-1).max().item()  # how many keys a query gives weight to
-assert seen == $window, f"queries see {seen} keys; the window is $window\"""",
+WINDOW = Relation(
+    WATCH
+    + _WEIGHTS
+    + """i, j = torch.arange(T)[:, None], torch.arange(T)
+wrong = ((w > 0) != ((j <= i) & ($within))).nonzero()
+assert not len(wrong), f"sight differs from a $said at {wrong[0].tolist()}\"""",
     _window,
 )
 CALLED = Relation(

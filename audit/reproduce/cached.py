@@ -112,6 +112,12 @@ TURNS = Relation(
     _steps,
     fresh=True,
 )
+USED = Relation(
+    f"text = torch.tensor($text)\nbefore = logits(text)\n$start\n{_LOOP}"
+    + same("logits(text)", "before", "a forward gives other logits once the model has decoded"),
+    _steps,
+    fresh=True,
+)
 BESIDE = Relation(
     """one, two = torch.tensor($text), torch.tensor($other)
 pasts, found = [None, None], [[], []]
@@ -201,6 +207,7 @@ CACHED: dict[str, list[Relation]] = {
     "window.cache": [STEPS, LAST, REFUSED],
     "cache.turns": [TURNS, BESIDE],
     "cache.programs": [TURNS, BESIDE, STEPS],
+    "state.used": [USED],
     "padding.cache": [PADDED_STEPS],
     "positions.default": [DEFAULT],
     "positions.shift": [SHIFTED, UNMOVED],

@@ -7,12 +7,16 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
+from theodolite.fixtures.calling import keywords_of
 from theodolite.fixtures.errors import TheodoliteError
 from theodolite.fixtures.own_loss import fit_of
 from theodolite.reproduce.relation import Relation
 from theodolite.reproduce.scene import Scene
 
 Case = Mapping[str, object]
+
+COUNT = "num_items_in_batch"
+"""The argument by which a trainer tells a loss how many tokens a step has."""
 
 _ENTROPY = "torch.nn.functional.cross_entropy"
 _SHIFTS = {
@@ -27,6 +31,8 @@ def _losses(scene: Scene) -> Iterator[Case]:
     declared = scene.subject.declarations.get("targets")
     config = getattr(scene.subject.model, "config", None)
     library = hasattr(config, "to_dict") and scene.subject.targets == "labels"
+    keyword = scene.subject.targets
+    given = scene.given.replace(f", {keyword}=ids", "")
     shifts = [str(declared)] if declared else ["ids"] if library else ["next", "ids"]
     index = scene.subject.declarations.get("ignore_index")
     for ids in scene.sequences(4):
@@ -43,8 +49,8 @@ def _losses(scene: Scene) -> Iterator[Case]:
                 "targets": [targets],
                 "rows": [ids, ids[::-1]],
                 "ragged": [targets, short],
-                "call": f"model({scene.given.replace(f', {scene.subject.targets}=ids', '')}, "
-                f"{scene.subject.targets}=targets){scene.loss_pick}",
+                "call": f"model({given}, {keyword}=targets){scene.loss_pick}",
+                "told": f"model({given}, {keyword}=targets, **more){scene.loss_pick}",
                 "due": ", ".join(plain),
                 "counted": ", ".join(counted),
                 "ignored": ignored,
@@ -71,7 +77,7 @@ LOSS = Relation(
 ids, targets, scores = torch.tensor($ids), torch.tensor($targets), logits(torch.tensor($ids))
 loss, due = $call.item(), [e.item() for e in ($due,)]
 measured, bound = min(abs(loss - each) for each in due), 1e-4
-assert measured <= bound, f"the loss is {loss:.4g}, the cross-entropy of its logits {due}"
+assert measured <= bound, f"the loss is {loss:.4g}, the logits' cross-entropy {due}"
 """,
     _losses,
 )
@@ -81,7 +87,7 @@ ids, targets = torch.tensor($rows), torch.tensor($ragged)  # $ignored: not to be
 scores = logits(ids)
 loss, due = $call.item(), [e.item() for e in ($counted,)]
 measured, bound = min(abs(loss - each) for each in due), 1e-4
-assert measured <= bound, f"the loss is {loss:.4g}, the mean over tokens that count {due}"
+assert measured <= bound, f"the loss is {loss:.4g}, the mean over what counts {due}"
 """,
     _losses,
 )
@@ -90,7 +96,7 @@ INITIAL = Relation(
 scores = logits(torch.arange($vocabulary)[:, None].expand(-1, $length))
 loss = (scores.logsumexp(-1) - scores.mean(-1)).mean().item()  # of targets drawn at random
 measured, bound = loss, $bound
-assert measured <= bound, f"the first loss is {loss:.3g}; a guess costs ln $vocabulary = $guess"
+assert measured <= bound, f"the first loss is {loss:.3g}; a guess costs $guess"
 """,
     lambda scene: [
         {
@@ -113,15 +119,31 @@ assert measured <= bound, f"two more tokens of padding move the loss by {measure
 """,
     _losses,
 )
+_SHARES = """rows, ragged = torch.tensor($rows), torch.tensor($ragged)  # $ignored: not counted
+def loss(ids, targets, **more): return $told.item()
+counts = (ragged[:, $from:] != $ignored).sum(1)
+"""
+_APART = """measured, bound = abs(parts - loss(rows, ragged)), 1e-4
+assert measured <= bound, f"rows alone, by their tokens, are {measured:.3g} off the batch\""""
 MICRO_BATCHES = Relation(
-    """
-rows, ragged = torch.tensor($rows), torch.tensor($ragged)  # $ignored: not to be counted
-def loss(ids, targets): return $call.item()
-share = (ragged[:, $from:] != $ignored).sum(1) / (ragged[:, $from:] != $ignored).sum()
-parts = sum(s.item() * loss(rows[[i]], ragged[[i]]) for i, s in enumerate(share))
-measured, bound = abs(parts - loss(rows, ragged)), 1e-4
-assert measured <= bound, f"rows by themselves, by their tokens, are {measured:.3g} off the batch"
-""",
+    _SHARES
+    + "share = (counts / counts.sum()).tolist()\n"
+    + "parts = sum(s * loss(rows[[i]], ragged[[i]]) for i, s in enumerate(share))\n"
+    + _APART,
+    lambda scene: () if COUNT in keywords_of(scene.subject.model) else _ragged(scene),
+)
+TOLD_BATCHES = Relation(
+    _SHARES
+    + f"parts = sum(loss(rows[[i]], ragged[[i]], {COUNT}=counts.sum()) for i in (0, 1))\n"
+    + _APART,
+    lambda scene: _ragged(scene) if COUNT in keywords_of(scene.subject.model) else (),
+)
+TOLD = Relation(
+    f"""ids, targets = torch.tensor($ids), torch.tensor($targets)
+def loss(**more): return $told.item()
+twice = torch.tensor(2 * targets[:, $from:].numel())
+measured, bound = abs(loss({COUNT}=twice) - loss() / 2), 1e-4
+assert measured <= bound, f"told of twice the tokens, it is {{measured:.3g}} off its half\"""",
     _ragged,
 )
 
@@ -130,5 +152,6 @@ LOST: dict[str, list[Relation]] = {
     "loss.ignored": [IGNORED],
     "loss.initial": [INITIAL],
     "loss.padding": [MORE_PADDING],
-    "loss.accumulation": [MICRO_BATCHES],
+    "loss.accumulation": [MICRO_BATCHES, TOLD_BATCHES],
+    "loss.count": [TOLD],
 }

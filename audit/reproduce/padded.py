@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from theodolite.fixtures.calling import keywords_of
+from theodolite.fixtures.packing import NUMBERS
 from theodolite.fixtures.padding import half_hearted
 from theodolite.reproduce.relation import Relation, same
 from theodolite.reproduce.scene import Scene
@@ -69,6 +71,20 @@ def _halves(scene: Scene) -> Iterator[Case]:
     for case in padded_texts(scene):
         for dtype in dtypes:
             yield {**case, "dtype": dtype}
+
+
+def _packed(scene: Scene) -> Iterator[Case]:
+    declared = scene.subject.declarations.get("packing")
+    taken = keywords_of(scene.subject.model)
+    names = [declared] if declared else [name for name in NUMBERS if name in taken]
+    for text in scene.sequences(2) if names else ():
+        first = [scene.other(token) for token in text[:-1]]
+        yield {
+            "ids": [first + text],
+            "keyword": names[0],
+            "documents": [[1] * len(first) + [2] * len(text)],
+            "real": f"{len(first)}:",
+        }
 
 
 _IDS = "ids, mask = torch.tensor($ids), $mask\n"
@@ -140,6 +156,15 @@ mask, empty = torch.cat([$ones, $ones]), torch.cat([$ones, $none])  # the second
     ),
     padded_texts,
 )
+PACKED_ALONE = Relation(
+    "ids, documents = torch.tensor($ids), torch.tensor($documents)  # two in one row\n"
+    + same(
+        "logits(ids, $keyword=documents)[:, $real]",
+        "logits(ids[:, $real])",
+        "the second document of a row gives other logits than alone",
+    ),
+    _packed,
+)
 HIDES = Relation(
     "ids, changed, mask = torch.tensor($ids), torch.tensor($changed), $mask\n"
     + same(
@@ -160,4 +185,5 @@ PADDED: dict[str, list[Relation]] = {
     "padding.causality": [CAUSAL],
     "padding.empty_row": [EMPTY],
     "padding.hides": [HIDES],
+    "packing.documents": [PACKED_ALONE],
 }

@@ -23,10 +23,19 @@ BY_CHANCE = {"unfilled"}
 """Faults that show what happens to stand in memory: not in every process."""
 
 QUICK = {
-    "faults": {"M16": ("causality", "positions", "inside"), "O01": ("state",), "E02": ("batch",)},
-    "inside": {"keys-one-late": ("rope",), "N07": ("norm",), "X01": ("residual",)},
-    "llama": {"C01": ("inside",), "F03": ("feed_forward",)},
-    "serving": {"K01": ("cache",), "L02": ("loss",), "D05": ("generation",), "P02": ("padding",)},
+    "faults": {
+        "M16": ("causality.prefix", "inside.rows_sum_to_one"),
+        "O01": ("state.repeat",),
+        "E02": ("causality.prefix",),
+    },
+    "inside": {"keys-one-late": ("rope",), "N07": ("norm.formula",), "X01": ("residual.sum",)},
+    "llama": {"C01": ("inside.scale",), "F03": ("feed_forward.branches",)},
+    "serving": {
+        "K01": ("cache.chunks",),
+        "L02": ("loss.own_logits",),
+        "D05": ("generation.top_k",),
+        "P02": ("padding.alone",),
+    },
 }
 """A few of each kind for the ordinary suite, and the checks that are run on them."""
 
@@ -71,7 +80,7 @@ def test_faults_between_training_and_serving(fault, select, reproduce, tmp_path)
     found = reproduce(
         spec, select=select or SERVING, settings=fault.settings, declare=fault.declare
     )
-    mended = serving_faults.SOURCE if fault.changes else None  # else a declaration is what is wrong
+    mended = serving_faults.SOURCE if fault.changes else None  # else a declaration is wrong
     if fault.id not in BY_CHANCE:
         shows_and_mends(found, tmp_path / "serving.py", mended)
 
