@@ -160,9 +160,11 @@ def test_a_layer_caps_the_scores_of_every_head():
     assert (layer(x) - expected).abs().max() > 0.01
 
 
-def test_a_layer_s_norms_have_the_epsilon_of_the_model_s_norms():
+def test_a_layer_s_norms_have_the_epsilon_of_the_model_s_norms_or_their_own():
     layer = reference.MultiHeadAttention(12, 3, qk_norm=True)
     assert layer.query_norm.eps == layer.key_norm.eps == reference.RMSNorm(4).eps == 1e-5
+    layer = reference.MultiHeadAttention(12, 3, qk_norm=True, norm_eps=0.25)
+    assert layer.query_norm.eps == layer.key_norm.eps == 0.25
 
 
 def test_one_joined_projection_is_three_separate_ones():

@@ -98,6 +98,20 @@ def test_top_p_keeps_the_token_that_crosses(top_p, kept):
     assert torch.allclose(probabilities.sum(), torch.tensor(1.0))
 
 
+def test_top_p_stops_where_the_probabilities_reach_it_exactly():
+    quarters = distribution(torch.zeros(1, 4), top_p=0.5)
+    assert sorted(quarters[0].tolist()) == [0.0, 0.0, 0.5, 0.5]
+
+
+def test_each_row_is_filtered_and_sums_to_one_by_itself():
+    logits = torch.tensor([[0.4, 0.1, 0.3, 0.2], [0.1, 0.7, 0.1, 0.1]]).log()
+    for choices in ({}, {"top_k": 2}, {"top_p": 0.6}, {"top_k": 3, "top_p": 0.6}):
+        together = distribution(logits, **choices)
+        assert torch.allclose(together.sum(-1), torch.ones(2))
+        alone = [distribution(logits[row : row + 1], **choices) for row in range(2)]
+        assert torch.equal(together, torch.cat(alone))
+
+
 def test_temperature_divides_the_logits():
     logits = torch.tensor([[1.0, 2.0, 3.0]])
     assert torch.allclose(distribution(logits, temperature=0.5), (logits * 2).softmax(-1))
@@ -109,6 +123,7 @@ def test_temperature_divides_the_logits():
         ({"temperature": -1.0}, "temperature is -1.0: give 0"),
         ({"top_k": 0}, "top_k is 0: give at least 1"),
         ({"top_p": 0.0}, "top_p is 0.0: give a probability"),
+        ({"top_p": 1.5}, "top_p is 1.5: give a probability"),
         ({"context": 0}, "context is 0: give at least 1 token"),
         ({"new_tokens": -1}, "new_tokens is -1: give 0 or more"),
         ({"ids": PROMPT[:, :0]}, "with at least 1 token"),
