@@ -46,8 +46,11 @@ def explained(change: Mapping[str, str], reasons: Iterable[Mapping[str, str]]) -
 
 def page(results: Mapping[str, Mapping[str, Any]], reasons: list[Mapping[str, str]]) -> str:
     """The whole page, in Markdown."""
-    lines = [HEAD, "| module | mutants | killed | timeout | left | of these explained |"]
-    lines.append("|---|---|---|---|---|---|")
+    lines = [
+        HEAD,
+        "| module | mutants | killed | timeout | left | of these explained | not tried |",
+    ]
+    lines.append("|---|---|---|---|---|---|---|")
     total: Counter[str] = Counter()
     below: list[str] = []
     for module, result in sorted(results.items()):
@@ -61,6 +64,7 @@ def page(results: Mapping[str, Mapping[str, Any]], reasons: list[Mapping[str, st
             "timeout": verdicts.get("timeout", 0),
             "left": len(left),
             "explained": sum(reason != UNEXPLAINED for reason in why),
+            "not tried": verdicts.get("not checked", 0),
         }
         total.update(counts)
         lines.append(_row(module, *counts.values()))

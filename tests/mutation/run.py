@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+TOOL = [sys.executable, "-m", "mutmut"]
 
 SUITES: dict[str, tuple[str, ...]] = {
     "attention": (
@@ -95,28 +96,32 @@ def lay_out(folder: Path, module: str) -> None:
 
 
 def mutate(folder: Path, module: str, earlier: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Run the tool on one module: its verdicts in numbers, and the mutants that survived."""
+    """Run the tool on one module, or on what was left of it before."""
     began = time.monotonic()
     lay_out(folder, module)
-    tool = [sys.executable, "-m", "mutmut"]
     again = [mutant["name"] for mutant in earlier["left"]] if earlier else []
-    subprocess.run([*tool, "run", *again], cwd=folder, check=True)
+    subprocess.run([*TOOL, "run", *again], cwd=folder, check=True)
+    seconds = round(time.monotonic() - began) + (earlier["seconds"] if earlier else 0)
+    return {**verdicts_in(folder), "seconds": seconds}
+
+
+def verdicts_in(folder: Path) -> dict[str, Any]:
+    """The tool's verdicts in numbers, and each mutant that no check failed."""
     shown = subprocess.run(
-        [*tool, "results", "--all", "true"], cwd=folder, check=True, capture_output=True, text=True
+        [*TOOL, "results", "--all", "true"], cwd=folder, check=True, capture_output=True, text=True
     )
     verdicts = dict(re.findall(r"^\s+(\S+): (.+)$", shown.stdout, flags=re.MULTILINE))
-    left = [name for name, verdict in verdicts.items() if verdict != "killed"]
+    left = [name for name, said in verdicts.items() if said not in {"killed", "not checked"}]
     return {
         "verdicts": Counter(verdicts.values()),
         "left": [{"name": n, "verdict": verdicts[n], **change(folder, n)} for n in left],
-        "seconds": round(time.monotonic() - began) + (earlier["seconds"] if earlier else 0),
     }
 
 
 def change(folder: Path, name: str) -> dict[str, str]:
     """What one mutant changes: the function, the line that was, the line that it became."""
     shown = subprocess.run(
-        [sys.executable, "-m", "mutmut", "show", name],
+        [*TOOL, "show", name],
         cwd=folder, check=True, capture_output=True, text=True,
     ).stdout  # fmt: skip
     was, became = (
