@@ -71,7 +71,7 @@ def test_a_model_that_has_decoded_is_as_it_was(view: View) -> None:
         not_applicable(view.obstacle)
     subject, ids = view.subject, view.random_ids(3)
     before = view.logits(ids)
-    done = []
+    done = False
     decoder, writer = subject.decoder, subject.writer
     if not isinstance(decoder, str):
         model = view.copy() if decoder.inside else view.model
@@ -84,7 +84,7 @@ def test_a_model_that_has_decoded_is_as_it_was(view: View) -> None:
         if decoder.inside:
             decoder.start(model, len(ids))
         _judge_used(subject, model, ids, before, state, f"decoding by {decoder.said}")
-        done.append(decoder)
+        done = True
     if not isinstance(writer, str):
         state = {name: tensor.clone() for name, tensor in view.model.state_dict().items()}
         try:
@@ -92,7 +92,7 @@ def test_a_model_that_has_decoded_is_as_it_was(view: View) -> None:
         except SubjectError as error:
             not_applicable(f"not judged: {error} (see generation.prompt)")
         _judge_used(subject, view.model, ids, before, state, writer.said)
-        done.append(writer)
+        done = True
     if not done:
         not_applicable("the model neither decodes with a cache nor writes on by itself")
 

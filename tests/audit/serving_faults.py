@@ -360,12 +360,12 @@ INITIALISATION = [
         ("dropout",),
         (
             (
-                "    def forward(self, x, positions, pad_mask, past, documents):\n        y, present",
+                "    def forward(self, x, positions, pad_mask, past, docs):\n        y, present",
                 (
                     "    def train(self, mode=True):\n"
                     "        self.training = mode\n"
                     "        return self\n\n"
-                    "    def forward(self, x, positions, pad_mask, past, documents):\n        y, present"
+                    "    def forward(self, x, positions, pad_mask, past, docs):\n        y, present"
                 ),
             ),
         ),

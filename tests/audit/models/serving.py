@@ -87,8 +87,8 @@ class Block(nn.Module):
             nn.Dropout(0.1),
         )
 
-    def forward(self, x, positions, pad_mask, past, documents):
-        y, present = self.attn(self.ln1(x), positions, pad_mask, past, documents)
+    def forward(self, x, positions, pad_mask, past, docs):
+        y, present = self.attn(self.ln1(x), positions, pad_mask, past, docs)
         x = x + y
         return x + self.mlp(self.ln2(x)), present
 
