@@ -13,8 +13,14 @@ from theodolite.properties.mutants.registry import portable
 Triple = tuple[Tensor, Tensor, Tensor]
 
 
-def _shifted(table: Tensor) -> Tensor:
-    return torch.cat((table[..., :1, :], table[..., :-1, :]), -2)
+def _one_earlier(cosine: Tensor, sine: Tensor) -> tuple[Tensor, Tensor]:
+    """The angles of the positions before, also before the first; a row alone stays as it is."""
+    if cosine.shape[-2] < 2:
+        return cosine, sine
+    (c0, c1), (s0, s1) = cosine[..., :2, :].unbind(-2), sine[..., :2, :].unbind(-2)
+    step_cosine = (c1 * c0 + s1 * s0).unsqueeze(-2)  # cos(b - a) and sin(b - a)
+    step_sine = (s1 * c0 - c1 * s0).unsqueeze(-2)
+    return cosine * step_cosine + sine * step_sine, sine * step_cosine - cosine * step_sine
 
 
 @portable("rope-on-values", seam="rotary", component="rope", breaks=("ROPE-4",))
@@ -95,7 +101,7 @@ def _(
 ) -> Triple:
     """Keys are turned by the angle of the position before theirs."""
     turned = original(query, key, value, cosine, sine)[0]
-    return turned, original(query, key, value, _shifted(cosine), _shifted(sine))[1], value
+    return turned, original(query, key, value, *_one_earlier(cosine, sine))[1], value
 
 
 @portable("rope-twice", seam="rotary", component="rope", breaks=("ROPE-3",))
