@@ -203,8 +203,9 @@ class MultiHeadAttention(nn.Module):
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries (B, H, T, d), keys and values (B, H_kv, T, d) of x (B, T, C), not yet rotated."""
         B, T, _ = x.shape
-        joined = self.qkv(x).view(B, T, -1, self.head_width)  # (B, T, C) -> (B, T, H + 2·H_kv, d)
-        joined = joined.transpose(1, 2)  # -> (B, H + 2·H_kv, T, d): heads become a batch axis
+        heads = self.heads + 2 * self.kv_heads
+        joined = self.qkv(x).view(B, T, heads, self.head_width)  # (B, T, C) -> (B, T, heads, d)
+        joined = joined.transpose(1, 2)  # -> (B, heads, T, d): heads become a batch axis
         query, key, value = joined.split([self.heads, self.kv_heads, self.kv_heads], dim=1)
         return self.query_norm(query), self.key_norm(key), value
 

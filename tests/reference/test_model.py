@@ -6,7 +6,16 @@ from hypothesis import strategies as st
 
 from theodolite.fixtures import oracle
 from theodolite.fixtures.strategies import drawn
-from theodolite.reference import GPT, GPTConfig, KeyValueCache, gpt2_style, token_loss
+from theodolite.reference import (
+    GPT,
+    GPTConfig,
+    KeyValueCache,
+    LearnedPositions,
+    Rotary,
+    SinusoidalPositions,
+    gpt2_style,
+    token_loss,
+)
 
 SMALL = {"vocabulary": 31, "width": 24, "layers": 3, "heads": 4}
 KINDS = {
@@ -134,10 +143,58 @@ def test_soft_caps_bend_scores_and_logits():
     assert (layer(x) - expected).abs().max() <= BOUND
 
 
+def test_a_model_is_the_articles_unless_told_otherwise():
+    assert GPT().config == GPTConfig()
+    assert GPT().head.bias is None
+
+
+def test_each_way_to_tell_positions_has_its_part_and_no_other():
+    built = {kind: GPT(config) for kind, config in KINDS.items()}
+    parts = {kind: (type(m.positions), type(m.rotary)) for kind, m in built.items()}
+    nothing = type(None)
+    assert parts["article"] == parts["table"] == parts["grouped"] == (nothing, Rotary)
+    assert parts["post"] == (SinusoidalPositions, nothing)
+    assert parts["gpt2"] == (LearnedPositions, nothing)
+    assert parts["unplaced"] == (nothing, nothing)
+
+
+def test_rotary_positions_are_those_of_the_configuration():
+    told = GPTConfig(
+        **SMALL, rotary_base=500.0, rotary_pairing="half", rotary_interpolation=4.0, context=20
+    )
+    rotary = GPT(told).rotary
+    assert (rotary.width, rotary.base, rotary.pairing) == (6, 500.0, "half")
+    assert (rotary.interpolation, rotary.length) == (4.0, 20)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_model_keeps_its_type(kind):
+    assert GPT(KINDS[kind])(random_ids()).dtype == torch.float32
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_shapes_are_known_without_values(kind):
+    model, ids = GPT(KINDS[kind]).to("meta"), torch.zeros(3, 11, dtype=torch.long, device="meta")
+    assert model(ids).shape == model(ids, attention_mask=torch.ones_like(ids)).shape == (3, 11, 31)
+
+
+def test_an_empty_batch_gives_nothing_and_a_full_context_is_read():
+    model = build("table")
+    assert model(random_ids(batch=0)).shape == (0, 11, 31)
+    assert model(random_ids(length=20)).shape == (3, 20, 31)
+
+
+def test_biases_begin_at_zero_where_the_spread_of_weights_is_told():
+    biases = [p for name, p in GPT(KINDS["gpt2"]).named_parameters() if name.endswith("bias")]
+    assert biases
+    assert not any(bias.any() for bias in biases)
+
+
 def test_an_id_outside_the_vocabulary_is_refused():
     for outside in (31, -1):
-        with pytest.raises(IndexError, match=f"Token id {outside} is outside.*from 0 to 30"):
-            build("article")(torch.tensor([[0, outside]]))
+        for ids in ([[0, outside]], [[outside]]):
+            with pytest.raises(IndexError, match=f"Token id {outside} is outside.*from 0 to 30"):
+                build("article")(torch.tensor(ids))
 
 
 def test_what_does_not_fit_is_refused():
