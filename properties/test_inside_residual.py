@@ -218,16 +218,21 @@ def _has_zero_gates(model: nn.Module, block: Block) -> bool:
 
 
 def _branches(inside: Inside, block: Block) -> list[ModuleCall]:
-    """Calls of the block's own children that hold matrices and gave a stream, attention first."""
-    shape = next(each.gave for each in inside.modules if each.path == block.path)
+    """What the block's own children that hold matrices gave to a stream, attention first.
+
+    Of a block that runs again and again, in its first run.
+    """
+    calls = inside.within(block.path)
+    end = next(place for place, each in enumerate(calls) if each.path == block.path)
+    whole = calls[end].gave
     depth = block.path.count(".") + 1
     parts = [
         each
-        for each in inside.within(block.path)
+        for each in calls[:end]
         if each.path.count(".") == depth
         and each.gave is not None
-        and shape is not None
-        and each.gave.shape == shape.shape
+        and whole is not None
+        and each.gave.shape == whole.shape
         and any(p.ndim >= 2 for p in each.module.parameters())
     ]
     parts.sort(key=lambda each: each.path != block.branch)

@@ -1,3 +1,4 @@
+# ruff: noqa: ISC004 - lines are replaced by several
 """Faults of windows: in a hand-written model, and in a Hugging Face mistral."""
 
 from hosts import Fault
