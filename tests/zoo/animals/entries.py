@@ -72,6 +72,8 @@ def families() -> list[Entry]:
     for name in hugging_face.SDPA_TOO:
         settings = {**hugging_face.SETTINGS.get(name, {}), "attn_implementation": "eager"}
         found.append(Entry("transformers", f"{name}, eager", partial(str, f"hf:{name}"), settings))
+    for name, (family, settings) in hugging_face.VARIANTS.items():
+        found.append(Entry("transformers", name, partial(str, f"hf:{family}"), settings))
     return found
 
 

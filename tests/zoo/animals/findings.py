@@ -19,6 +19,9 @@ FINDINGS = {
     ("transformers", "bloom"): {
         "precision.late": "slope times position, not distance, is rounded to bfloat16"
     },
+    ("transformers", "deepseek_v2, norm_topk_prob"): {
+        "experts.normalised": "norm_topk_prob is not read"
+    },
     ("transformers", "doge"): {"backend.agree": _FLEX},
     ("transformers", "doge, eager"): {"backend.agree": _FLEX},
     ("transformers", "mamba"): {"cache.chunks": _RECURRENT_CHUNKS},
@@ -92,8 +95,16 @@ FINDINGS = {
             "GPT-Neo",
         )
     },
-    ("litgpt", "Mistral-7B-v0.1"): {"cache.steps": _RING, "cache.chunks": _RING},
-    ("litgpt", "Gemma-3-1b-it"): {"cache.steps": _RING, "cache.chunks": _RING},
+    ("litgpt", "Mistral-7B-v0.1"): {
+        "cache.steps": _RING,
+        "cache.chunks": _RING,
+        "window.cache": _RING,
+    },
+    ("litgpt", "Gemma-3-1b-it"): {
+        "cache.steps": _RING,
+        "cache.chunks": _RING,
+        "window.cache": _RING,
+    },
     ("litgpt", "Gemma-2-2b"): {
         "cache.steps": "with a soft-cap the cache's boolean mask is added to the scores",
         "cache.chunks": "with a soft-cap the cache's boolean mask is added to the scores",

@@ -21,5 +21,22 @@ ONE_WAY = (
 SETTINGS = {"hunyuan_v1_moe": {"num_experts": 4, "moe_topk": 2}}
 """With one expert whose weight is renormalised to 1, a router gets no gradient: a real hazard."""
 
+VARIANTS = {
+    "deepseek_v2, norm_topk_prob": ("deepseek_v2", {"norm_topk_prob": True}),
+    "deepseek_v3, no norm_topk_prob": ("deepseek_v3", {"norm_topk_prob": False}),
+    "phi3, window": ("phi3", {"sliding_window": 8}),
+    "qwen2, window": (
+        "qwen2",
+        {
+            "use_sliding_window": True,
+            "sliding_window": 8,
+            "layer_types": ["full_attention", "sliding_attention", "sliding_attention"],
+        },
+    ),
+    "qwen3_moe, norm_topk_prob": ("qwen3_moe", {"norm_topk_prob": True}),
+    "starcoder2, window": ("starcoder2", {"sliding_window": 8}),
+}
+"""Name → family and fields: what a family offers and leaves off by default."""
+
 FEW = ("llama", "gpt2", "gemma2", "bloom", "gpt_oss", "mixtral", "gpt_neox", "qwen3")
 """Those of the ordinary run: each kind of positions, norm, block, window, sink and expert."""
