@@ -88,4 +88,4 @@ def test_compiled_and_exported_models_pass(spec):
 
 def test_a_standard_audit_neither_compiles_nor_exports():
     report = theodolite.audit(TRAINING, select="backend")
-    assert {check.id for check in report.checks} == {"backend.agree"}
+    assert {check.id for check in report.checks} == {"backend.agree", "backend.modes"}
