@@ -10,6 +10,11 @@ _SEES_AHEAD = {
     "causality.prefix": _AS_MANY_AS_HEADS,
 }
 _GRADIENT = "the backward of its experts returns their input in place of a gradient"
+_NO_GRADIENT = {
+    "causality.gradient": _GRADIENT,
+    "gradient.every_parameter": _GRADIENT,
+    "gradient.slope": _GRADIENT,
+}
 _UNIT_EMBEDDING = "tied to an embedding of standard deviation 1, and never rescaled"
 _FROM_THE_END = "the embedding is indexed, so that a negative id counts from the end"
 _SELECTION = "what earlier queries selected is not kept in the cache"
@@ -61,9 +66,9 @@ FINDINGS = {
             "Granite",
             "Mistral",
             "Qwen3",
-            "Mixtral",
         )
     },
+    ("ibm-fms", "Mixtral"): {**_SEES_AHEAD, **_NO_GRADIENT},
     ("ibm-fms", "GPTBigCode"): {"cache.chunks": _CHUNK_MASK},
     ("ibm-fms", "GPTBigCode, all heads"): {
         "cache.chunks": _CHUNK_MASK,
@@ -72,8 +77,7 @@ FINDINGS = {
     ("ibm-fms", "GptOss"): {
         "causality.shapes": _AS_MANY_AS_HEADS,
         "causality.prefix": _AS_MANY_AS_HEADS,
-        "causality.gradient": _GRADIENT,
-        "gradient.every_parameter": _GRADIENT,
+        **_NO_GRADIENT,
     },
     **{
         ("transformer-lens", name): {"vocabulary.range": _FROM_THE_END}
