@@ -130,8 +130,8 @@ def _judge_neighbours(
 def _reaches(view: View, kind: str) -> Iterator[tuple[dict[str, Any], Reach]]:
     """What heads of a kind reach, where none of them reaches all by design.
 
-    A norm over all heads does that, and a head that selects keys for the others. Where one reaches
-    all because others reach none, that is judged.
+    A norm over all heads lets each reach all; queries or keys of one head may select keys for the
+    others as well. Where one reaches all because others reach none, that is judged.
     """
     if view not in _known:
         _known[view] = reach_of(view)
@@ -140,7 +140,9 @@ def _reaches(view: View, kind: str) -> Iterator[tuple[dict[str, Any], Reach]]:
         not_applicable(found)
     for reach in found:
         one_for_all = reach.count == 1 or reach.reached.shape[1] == 1
-        mixed = bool(reach.reached.all(1).any()) and bool(reach.reached.any(1).all())
+        everywhere = reach.reached.all(1)
+        mixed = bool(everywhere.all() if kind == "value" else everywhere.any())
+        mixed = mixed and bool(reach.reached.any(1).all())
         if reach.kind == kind and (one_for_all or not mixed):
             where = {"view": view.name, "layer": reach.layer, "module": reach.module}
             yield where, reach
