@@ -82,4 +82,4 @@ MODELS = {
     **{name: partial(build, {}, options) for name, options in OPTIONS.items()},
     **{name: partial(build, wrapper, {}) for name, wrapper in WRAPPERS.items()},
 }
-DECLARED = {}
+DECLARED = {"sinusoids": {"padding_side": "right"}}  # its positions cannot be given row by row
