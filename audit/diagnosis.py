@@ -169,16 +169,17 @@ class Diagnostician:
         """The probability of each component: that of its known faults, and of unknown ones.
 
         Checks of one group fail together, so n of them count as √n. Either kind of fault must fit
-        what the failed checks accuse.
+        what the failed checks accuse: their mean vote, n of them again as √n independent ones.
         """
         votes = _summed(v for check in failed for v in self._vote(check, symptoms[check]).items())
+        voters = math.sqrt(len(failed))
         likely = _likelihoods({fault: _by_group(each) for fault, each in evidence.items()})
         unknown = likely.pop(None) * max(1, len(self._seen))  # as many as there are known ones
-        shares = {component: unknown * vote for component, vote in votes.items()}
+        shares = {component: unknown * vote**voters for component, vote in votes.items()}
         for fault in self._seen:
             component = self._faults[fault].component
             if component in votes:
-                shares[component] += likely[fault] * votes[component]
+                shares[component] += likely[fault] * votes[component] ** voters
         return _normalised(shares)
 
     def _causes(self, component: str, evidence: _Evidence) -> dict[str | None, float]:
