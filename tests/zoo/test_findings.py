@@ -15,7 +15,9 @@ def _blocks():
 
 
 def test_every_block_of_the_page_shows_what_it_says():
-    for package in ("transformers", "litgpt", "x_transformers"):
+    for package in (
+        "transformers", "litgpt", "x_transformers", "fms", "torchtune", "transformer_lens",
+    ):  # fmt: skip
         pytest.importorskip(package)
     code = "\n".join(
         re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)

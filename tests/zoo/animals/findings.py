@@ -17,6 +17,9 @@ _NO_GRADIENT = {
 }
 _UNIT_EMBEDDING = "tied to an embedding of standard deviation 1, and never rescaled"
 _FROM_THE_END = "the embedding is indexed, so that a negative id counts from the end"
+_UNREAD = "the table of positions is built, and with ALiBi never read"
+_OWN_PLACE = "with explicit positions keys behind a cache get no slope"
+_TOKEN_BEFORE = "the token before is not kept in the cache"
 _SELECTION = "what earlier queries selected is not kept in the cache"
 _FLEX = "a block mask is left out of the mask that it makes for itself"
 
@@ -42,12 +45,20 @@ FINDINGS = {
         "causality.perturb": "the mask fills in -1e4, which large scores exceed"
     },
     ("x-transformers", "shifted tokens"): {
-        "padding.hides": "a token that mask hides is shifted into the one after it all the same"
+        "padding.hides": "a token that mask hides is shifted into the one after it all the same",
+        "cache.steps": _TOKEN_BEFORE,
+        "cache.chunks": _TOKEN_BEFORE,
+        "cache.long": _TOKEN_BEFORE,
+    },
+    **{
+        ("x-transformers", name): {"padding.cache": _OWN_PLACE}
+        for name in ("alibi", "alibi in some heads", "alibi, fused")
     },
     ("x-transformers", "selective"): {
         "cache.steps": _SELECTION,
         "cache.chunks": _SELECTION,
         "cache.long": _SELECTION,
+        "padding.alone": "what padding selects is hidden from real tokens",
     },
     ("x-transformers", "memory kv"): {
         "padding.cache": "with keys of its own a left-padded batch gives other logits"
@@ -90,7 +101,6 @@ FINDINGS = {
             "parallel",
             "no scale",
             "shortformer",
-            "alibi",
             "GPT-J",
             "GPT-NeoX",
             "Llama",
@@ -98,6 +108,11 @@ FINDINGS = {
             "Mixtral",
             "GPT-Neo",
         )
+    },
+    ("transformer-lens", "alibi"): {
+        "vocabulary.range": _FROM_THE_END,
+        "modules.executed": _UNREAD,
+        "gradient.every_parameter": _UNREAD,
     },
     ("litgpt", "Mistral-7B-v0.1"): {
         "cache.steps": _RING,
