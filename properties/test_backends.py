@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -77,7 +79,7 @@ def test_a_compiled_model_gives_the_same_logits(view: View) -> None:
     Its graphs are run as they are captured: what a model does otherwise while it is compiled, or
     keeps of the first call, shows in them, and making machine code of them takes a minute.
     """
-    compiled = torch.compile(view.copy(), backend="aot_eager")
+    compiled: Any = torch.compile(view.copy(), backend="aot_eager")
     first, ids = view.random_ids(2, seed=1), view.random_ids(2)
     try:
         view.subject.run(compiled, first, view.extra(first))

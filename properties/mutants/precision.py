@@ -138,7 +138,7 @@ def _(patch: Patch) -> None:
     """SwiGLU's own backward takes σ for the derivative of SiLU."""
 
     def forward(self: feed_forward.SwiGLU, x: Tensor) -> Tensor:
-        hidden: Tensor = _Gated.apply(self.gate(x), self.up(x))
+        hidden: Tensor = _Gated.apply(self.gate(x), self.up(x))  # type: ignore[no-untyped-call]
         out: Tensor = self.down(hidden)
         return out
 
