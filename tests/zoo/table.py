@@ -11,7 +11,8 @@ HEAD = """# The zoo
 
 Models that are right, published ones and odd ones, and what the audit says of them. Made by
 `tests/zoo/table.py` from a run of `tox -e zoo`; do not edit. Where a check fails and rightly so it
-counts as found: see [findings](findings.md). Seconds are of the machine that ran it, busy or not,
+counts as found: see [findings](findings.md). What a model offers is what was found and judged.
+Seconds are of the machine that ran it, busy or not,
 loading left out. Models in this table: {count}.
 """
 
@@ -44,6 +45,19 @@ def anatomy_of(report):
     return ", ".join(parts)
 
 
+OFFERED = (
+    "cache", "padding", "positions.shift", "loss", "generation", "packing", "window", "experts",
+    "groups", "tying", "precision.late", "gradient.checkpointing", "backend.agree", "state.files",
+)  # fmt: skip
+
+
+def offers(report):
+    """The capabilities that were found, and judged: groups of checks, or single ones."""
+    judged = {c["id"] for c in report["checks"] if c["outcome"] not in ("not_applicable", "error")}
+    found = [name for name in OFFERED if any(c == name or c.startswith(f"{name}.") for c in judged)]
+    return ", ".join(name.rpartition(".")[2] for name in found)
+
+
 def rows(lines):
     kept = {(line["package"], line["name"]): line for line in lines}  # the last run of each
     for package, name in sorted(kept):
@@ -52,7 +66,7 @@ def rows(lines):
         yield (
             f"| {package} | {name} | {line['verdict']} | {count['passed']} | "
             f"{count['not_applicable']} | {count['expected_failures'] or ''} | "
-            f"{seconds:.1f} | {anatomy_of(line)} |"
+            f"{seconds:.1f} | {offers(line)} | {anatomy_of(line)} |"
         )
 
 
@@ -60,8 +74,8 @@ def main():
     source, target = map(Path, sys.argv[1:])
     lines = [json.loads(line) for line in source.read_text(encoding="utf-8").splitlines()]
     table = [
-        "| package | model | verdict | passed | not applicable | found | seconds | anatomy |",
-        "|---|---|---|---|---|---|---|---|",
+        "| package | model | verdict | passed | not applicable | found | seconds | offers | is |",
+        "|---|---|---|---|---|---|---|---|---|",
         *rows(lines),
     ]
     head = HEAD.format(count=len(table) - 2)
