@@ -24,7 +24,7 @@ and `python -m theodolite.kill_matrix`, do not edit. A fault is *caught* if a ch
 
 _LEGEND = (
     "How many checks caught each, in each host; `!` where none of them accuses the component at "
-    "fault, – where the host has no such place."
+    "fault, – where the host has no such place or it was not tried."
 )
 
 _DIAGNOSIS = (
@@ -79,6 +79,9 @@ def page(document: Mapping[str, Any]) -> str:
     return "\n".join(
         [
             _HEAD,
+            f"{sum(trial['mutant'] is not None for trial in document['trials'])} pairs of a change and "
+            "a host were tried.",
+            "",
             *_table(
                 ("host", "faults", "caught", "named", "without a fault", "passed"),
                 ((host, *map(str, count.values())) for host, count in totals(document).items()),
