@@ -79,8 +79,7 @@ def page(document: Mapping[str, Any]) -> str:
     return "\n".join(
         [
             _HEAD,
-            f"{sum(trial['mutant'] is not None for trial in document['trials'])} pairs of a change and "
-            "a host were tried.",
+            f"{len(document['trials'])} models were audited.",
             "",
             *_table(
                 ("host", "faults", "caught", "named", "without a fault", "passed"),
