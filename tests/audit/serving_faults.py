@@ -176,7 +176,7 @@ PADDING = [
     ),
     Fault(
         "M19-half",
-        ("dtype",),
+        ("dtype", "mask"),
         (
             (PAD, "pass"),
             (EYE, ""),
