@@ -176,7 +176,7 @@ PADDING = [
     ),
     Fault(
         "M19-half",
-        ("dtype", "mask"),
+        ("dtype", "padding", "mask"),
         (
             (PAD, "pass"),
             (EYE, ""),
