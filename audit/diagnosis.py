@@ -90,6 +90,11 @@ def symptom_of(outcome: str, component: str, cause: str | None) -> str | None:
     return f"{component}/{cause}" if cause else component
 
 
+def accused(symptom: str) -> str:
+    """The component that a failed check's symptom accuses."""
+    return symptom.partition("/")[0]
+
+
 class Diagnostician:
     """Knows what known faults look like, and compares.
 
@@ -114,8 +119,9 @@ class Diagnostician:
                 self._overall[check][said] += 1
                 if said:
                     component = self._faults[trial.fault].component
-                    meant = self._meant.setdefault((check, _accused(said)), {})
+                    meant = self._meant.setdefault((check, accused(said)), {})
                     meant[component] = meant.get(component, 0.0) + share
+        self._unknown = max(1, len(self._seen))  # as many faults as are known are not, a priori
         self._failing = _share_of_failures(kept)
         self._stays, self._strays = _agreement(kept, self._failing)
 
@@ -154,7 +160,7 @@ class Diagnostician:
         if cause is None:
             speaks = [c for c in failed if component in self._vote(c, symptoms[c])]
             own = Counter(
-                symptoms[c].partition("/")[2] for c in speaks if _accused(symptoms[c]) == component
+                symptoms[c].partition("/")[2] for c in speaks if accused(symptoms[c]) == component
             )
             del own[""]
             cause = next((name for name, _ in own.most_common(1)), None)
@@ -174,8 +180,10 @@ class Diagnostician:
         votes = _summed(v for check in failed for v in self._vote(check, symptoms[check]).items())
         voters = math.sqrt(len(failed))
         likely = _likelihoods({fault: _by_group(each) for fault, each in evidence.items()})
-        unknown = likely.pop(None) * max(1, len(self._seen))  # as many as there are known ones
-        shares = {component: unknown * vote**voters for component, vote in votes.items()}
+        shares = {
+            component: likely[None] * self._unknown * vote**voters
+            for component, vote in votes.items()
+        }
         for fault in self._seen:
             component = self._faults[fault].component
             if component in votes:
@@ -191,7 +199,7 @@ class Diagnostician:
                 if fault is None or self._faults[fault].component == component
             }
         )
-        likely[None] *= max(1, len(self._seen))
+        likely[None] *= self._unknown
         return _normalised(likely)
 
     def _under(self, fault: str | None, check: str, said: str) -> float:
@@ -223,10 +231,9 @@ class Diagnostician:
 
     def _vote(self, check: str, said: str) -> dict[str, float]:
         """Whom the accusation of a failed check really means: component → probability."""
-        accused = _accused(said)
-        meant = self._meant.get((check, accused), {})
-        votes = {**meant, accused: meant.get(accused, 0.0) + _ONE_TRIAL}
-        return _normalised(votes)
+        said_of = accused(said)
+        meant = self._meant.get((check, said_of), {})
+        return _normalised({**meant, said_of: meant.get(said_of, 0.0) + _ONE_TRIAL})
 
 
 def _by_group(weights: Mapping[str, float]) -> float:
@@ -253,10 +260,6 @@ def _summed(shares: Iterable[tuple[str, float]]) -> dict[str, float]:
 def _normalised(shares: Mapping[K, float]) -> dict[K, float]:
     total = sum(shares.values())
     return {key: share / total for key, share in shares.items()}
-
-
-def _accused(said: str) -> str:
-    return said.partition("/")[0]
 
 
 def _share_of_failures(trials: Sequence[Trial]) -> float:

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from theodolite.knowledge import diagnostician, digest
+from theodolite.diagnosis import Diagnostician, Fault, Trial
+from theodolite.knowledge import digest, faults_of, trials_of
 
 
 @dataclass(frozen=True)
@@ -36,39 +37,42 @@ class Score:
 
 
 def held_out(document: Mapping[str, Any]) -> list[Score]:
-    """A score for each host of a document that `theodolite mutants --json` wrote."""
+    """A score for each host of a document that `theodolite mutants --json` wrote.
+
+    Hosts in which no fault was caught have none: nothing was diagnosed.
+    """
     known = digest(document)
-    return [_score(known, host) for host in document["hosts"]]
+    faults, trials = faults_of(known), trials_of(known)
+    tried = {trial.host for trial in trials}
+    return [_score(faults, trials, host) for host in document["hosts"] if host in tried]
 
 
-def _score(known: Mapping[str, Any], host: str) -> Score:
-    component = {fault["name"]: fault["component"] for fault in known["faults"]}
-    others = [trial for trial in known["trials"] if trial["host"] != host]
-    learned = diagnostician({**known, "trials": others})
-    elsewhere = {trial["fault"] for trial in others}
-    laid, tried, first, among = [], 0, 0, 0
-    for trial in known["trials"]:
-        if trial["host"] != host:
+def _score(faults: Sequence[Fault], trials: Sequence[Trial], host: str) -> Score:
+    component = {fault.name: fault.component for fault in faults}
+    others = [trial for trial in trials if trial.host != host]
+    learned = Diagnostician(faults, others)
+    elsewhere = {trial.fault for trial in others}
+    laid, known, first, among = [], 0, 0, 0
+    for trial in trials:
+        if trial.host != host:
             continue
-        ran = [check for check in known["checks"] if check not in trial["absent"]]
-        suspects = learned.suspects({check: trial["failed"].get(check, "") for check in ran})
-        laid.append((component[trial["fault"]], suspects[0].component))
-        if trial["fault"] in elsewhere:
+        suspects = learned.suspects(trial.symptoms)
+        laid.append((component[trial.fault], suspects[0].component))
+        if trial.fault in elsewhere:
             causes = [suspect.cause for suspect in suspects if suspect.sentence]
-            tried += 1
-            first += causes[:1] == [trial["fault"]]
-            among += trial["fault"] in causes
-    return Score(host, len(laid), *_means(laid), tried, first, among)
+            known += 1
+            first += causes[:1] == [trial.fault]
+            among += trial.fault in causes
+    return Score(host, len(laid), *_means(laid), known, first, among)
 
 
 def _means(laid: Sequence[tuple[str, str]]) -> tuple[float, float, float]:
     """Macro precision, recall and F1 of (component at fault, component accused)."""
     scores = []
     for component in {true for true, _ in laid}:
-        right = sum(true == accused == component for true, accused in laid)
-        accused = sum(each == component for _, each in laid)
+        right = sum(true == blamed == component for true, blamed in laid)
+        blamed = sum(each == component for _, each in laid)
         true = sum(each == component for each, _ in laid)
-        scores.append((right / max(accused, 1), right / true, 2 * right / (accused + true)))
-    count = max(len(scores), 1)
-    precision, recall, f1 = (sum(column) / count for column in zip(*scores, strict=True))
+        scores.append((right / max(blamed, 1), right / true, 2 * right / (blamed + true)))
+    precision, recall, f1 = (sum(column) / len(scores) for column in zip(*scores, strict=True))
     return precision, recall, f1

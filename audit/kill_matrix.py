@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from theodolite.diagnosis import accused
 from theodolite.held_out import held_out
 
 _HEAD = """# The kill matrix
@@ -42,7 +43,7 @@ def caught(trial: Mapping[str, Any]) -> list[str]:
 
 def named(trial: Mapping[str, Any], component: str) -> bool:
     """Whether a failed check of the trial accuses `component`."""
-    return any(s.partition("/")[0] == component for s in trial["checks"].values() if s)
+    return any(accused(symptom) == component for symptom in trial["checks"].values() if symptom)
 
 
 def totals(document: Mapping[str, Any]) -> dict[str, dict[str, int]]:

@@ -23,28 +23,29 @@ SCHEMA = "theodolite-known-faults/1"
 @cache
 def known_faults() -> Diagnostician:
     """A diagnostician that knows the faults of `known_faults.json`."""
-    text = files("theodolite").joinpath(FILE).read_text(encoding="utf-8")
-    return diagnostician(json.loads(text))
+    document = json.loads(files("theodolite").joinpath(FILE).read_text(encoding="utf-8"))
+    return Diagnostician(faults_of(document), trials_of(document))
 
 
-def diagnostician(document: Mapping[str, Any]) -> Diagnostician:
-    """A diagnostician that knows the faults and trials of `document` (see `digest`)."""
-    every = document["checks"]
-    return Diagnostician(
-        (Fault(**fault) for fault in document["faults"]),
-        (
-            Trial(
-                trial["fault"],
-                trial["host"],
-                {
-                    check: trial["failed"].get(check, PASSED)
-                    for check in every
-                    if check not in trial["absent"]
-                },
-            )
-            for trial in document["trials"]
-        ),
-    )
+def faults_of(document: Mapping[str, Any]) -> list[Fault]:
+    """The faults of a digest."""
+    return [Fault(**fault) for fault in document["faults"]]
+
+
+def trials_of(document: Mapping[str, Any]) -> list[Trial]:
+    """The trials of a digest."""
+    return [
+        Trial(
+            trial["fault"],
+            trial["host"],
+            {
+                check: trial["failed"].get(check, PASSED)
+                for check in document["checks"]
+                if check not in trial["absent"]
+            },
+        )
+        for trial in document["trials"]
+    ]
 
 
 def digest(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -51,10 +51,11 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.jobs < 1:
         raise UsageError(f"--jobs {arguments.jobs}: give 1 or more")
+    mutants = load_mutants()
     for given, known, what in (
-        (arguments.names, [mutant.name for mutant in load_mutants()], "mutant"),
+        (arguments.names, [mutant.name for mutant in mutants], "mutant"),
         (arguments.host, [host.name for host in hosts()], "host"),
-        (arguments.component, sorted({m.component for m in load_mutants()}), "component"),
+        (arguments.component, sorted({mutant.component for mutant in mutants}), "component"),
     ):
         strange = [name for name in given if name not in known]
         if strange:
@@ -65,14 +66,16 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("none of these faults can be put into such a model: leave out --host")
     console = Console(stderr=arguments.json == "-")
     document = describe(plan)
-    if not arguments.list:
+    if arguments.list:
+        _list(document, console)
+    else:
         with _progress() as bar:
             task = bar.add_task("auditing", total=len(plan))
             for trial in run_trials(plan, jobs=arguments.jobs):
                 document["trials"].append(trial)
                 bar.advance(task)
-    document["trials"].sort(key=lambda trial: (trial["host"], trial["mutant"] or ""))
-    _show(document, console)
+        document["trials"].sort(key=lambda trial: (trial["host"], trial["mutant"] or ""))
+        _show(document, console)
     if arguments.json is not None:
         write_json(document, arguments.json)
     return _FAILED if survivors(document) else 0
@@ -88,16 +91,17 @@ def _progress() -> Progress:
     )
 
 
+def _list(document: dict[str, Any], console: Console) -> None:
+    table = Table("mutant", "component", "what is done")
+    for mutant in document["mutants"]:
+        table.add_row(mutant["name"], mutant["component"], mutant["fault"])
+    console.print(table)
+
+
 def _show(document: dict[str, Any], console: Console) -> None:
     from theodolite.kill_matrix import caught, named, survivors, totals
 
     mutants = {mutant["name"]: mutant for mutant in document["mutants"]}
-    if not document["trials"]:
-        table = Table("mutant", "component", "what is done")
-        for mutant in document["mutants"]:
-            table.add_row(mutant["name"], mutant["component"], mutant["fault"])
-        console.print(table)
-        return
     table = Table("mutant", "host", "component", "caught by", show_lines=False)
     for trial in document["trials"]:
         mutant = mutants.get(trial["mutant"])

@@ -139,6 +139,12 @@ class Report:
         """The checks that failed, or could not be carried out."""
         return [check for check in self.checks if check.outcome in ("failed", "error")]
 
+    @property
+    def symptoms(self) -> dict[str, str]:
+        """What each check that ran says (see `theodolite.diagnosis.symptom_of`)."""
+        said = {c.id: symptom_of(c.outcome, c.component, c.cause) for c in self.checks}
+        return {check: symptom for check, symptom in said.items() if symptom is not None}
+
     @cached_property
     def diagnosis(self) -> list[dict[str, Any]]:
         """Likely causes, likeliest first: {"component", "cause", "sentence", "score", "evidence"}.
@@ -146,13 +152,13 @@ class Report:
         The score is the cause's probability among the known faults and unknown ones; `sentence`
         tells a known fault. See `theodolite.diagnosis`.
         """
+        if not any(self.symptoms.values()):
+            return []  # a report that passes need not know any fault
         from theodolite.knowledge import known_faults
 
-        said = {c.id: symptom_of(c.outcome, c.component, c.cause) for c in self.checks}
-        symptoms = {check: symptom for check, symptom in said.items() if symptom is not None}
         return [
             {**asdict(suspect), "score": round(suspect.score, 3), "evidence": [*suspect.evidence]}
-            for suspect in known_faults().suspects(symptoms)
+            for suspect in known_faults().suspects(self.symptoms)
         ]
 
     def to_dict(self) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from typing import Any
 import torch
 
 import theodolite
-from theodolite.diagnosis import symptom_of
 from theodolite.fixtures.errors import SubjectError
 from theodolite.properties.mutants import Host, Mutant, hosts, load_mutants, pairs
 from theodolite.report import Report
@@ -113,12 +112,11 @@ def _try(pair: Pair) -> dict[str, Any]:
             report = audit(host.subject())
         except SubjectError as error:
             report = Report(host.name, error=str(error))
-    said = {c.id: symptom_of(c.outcome, c.component, c.cause) for c in report.checks}
     return {
         "mutant": pair.mutant,
         "host": pair.host,
         "verdict": report.verdict,
-        "checks": {check: symptom for check, symptom in said.items() if symptom is not None},
+        "checks": report.symptoms,
         "errors": [
             *([report.error] if report.error else []),
             *(f"{c.id}: {c.message}" for c in report.checks if c.outcome == "error"),

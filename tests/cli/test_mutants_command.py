@@ -5,8 +5,9 @@ import json
 import pytest
 
 from theodolite.cli import main
+from theodolite.diagnosis import Diagnostician
 from theodolite.kill_matrix import page
-from theodolite.knowledge import diagnostician, digest
+from theodolite.knowledge import digest, faults_of, trials_of
 
 PAIR = ["mutants", "no-scale", "--host", "nano", "--jobs", "1"]
 
@@ -33,7 +34,8 @@ def test_the_page_tells_what_was_caught(document):
 
 def test_what_was_seen_becomes_knowledge(document):
     symptoms = document["trials"][1]["checks"]
-    first = diagnostician(digest(document)).suspects(symptoms)[0]
+    known = digest(document)
+    first = Diagnostician(faults_of(known), trials_of(known)).suspects(symptoms)[0]
     assert (first.component, first.cause) == ("scale", "no-scale")
 
 
