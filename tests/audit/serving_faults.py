@@ -40,9 +40,10 @@ MASKED = "positions = (attention_mask.long().cumsum(-1) - 1).clamp(min=0)[:, -T:
 PAD = "mask = mask & pad_mask.bool()[:, None, None, :]"
 BIAS = "bias = bias.masked_fill(~mask, torch.finfo(x.dtype).min)"
 EYE = "            mask = mask | (i == j)\n"
+MASKING = f"if pad_mask is not None:\n            {PAD}"
 SUM = """if pad_mask is not None:
             hidden = 1 - pad_mask.to(x.dtype)
-            bias = bias + (hidden[:, None, None] + hidden[:, None, :, None]) * {}"""
+            bias = bias + (hidden[:, None, None] + hidden[:, None, -T:, None]) * {}"""
 SDPA = "y = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)"
 FILTER = 'logits = logits.masked_fill(logits < kth, float("-inf"))'
 LAYERS = "nn.ModuleList([Block(config) for _ in range(config.n_layer)])"
@@ -176,12 +177,17 @@ PADDING = [
     ),
     Fault(
         "M19-half",
-        ("dtype", "padding", "mask"),
+        ("dtype",),
         (
             (PAD, "pass"),
             (EYE, ""),
             (BIAS, f"bias = bias.masked_fill(~mask, -5e4)\n        {SUM.format('-5e4')}"),
         ),
+    ),
+    Fault(
+        "padding-seen-by-steps",
+        ("padding",),
+        ((MASKING, MASKING.replace("is not None:", "is not None and past is None:", 1)),),
     ),
     Fault("P02", ("position",), ((MASKED, "pass"),), LEARNED),
     Fault(

@@ -21,6 +21,7 @@ VARIANTS = [
 PROVING = {
     "softmax-twice", "M15", "padding-replaces-causality", "unfilled", "summed", "M19-half",
     "mode-kept", "one-too-few", "M19", "D04", "end-ignored", "M08", "T01", "draws-of-the-system",
+    "padding-seen-by-steps",
 }  # fmt: skip
 """Between them they fail every check that any of these faults fails: the part for every run."""
 
