@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from theodolite.properties.mutants.registry import Patch, mutant
-from theodolite.reference import generation, model
+from theodolite.reference import generation
 from theodolite.reference.cache import KeyValueCache
 from theodolite.reference.model import GPT
-
-
-def _count_positions(patch: Patch, first: Callable[[int], int]) -> None:
-    """Count a chunk's positions from ``first(past)``."""
-
-    def count(ids: Tensor, past: int, attention_mask: Tensor | None) -> Tensor:  # noqa: ARG001
-        return first(past) + torch.arange(ids.shape[1])
-
-    patch.value(model, "_count_positions", count)
 
 
 @mutant("cache-kept-past-the-context", component="cache", breaks=("GEN-2", "GEN-4"))

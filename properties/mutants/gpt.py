@@ -15,7 +15,6 @@ from theodolite.reference.block import Block
 from theodolite.reference.config import GPTConfig
 from theodolite.reference.model import GPT
 
-Loss = Callable[..., Tensor]
 Count = parameters.ParameterCount
 
 

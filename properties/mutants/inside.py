@@ -2,26 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from torch import Tensor
-
 from theodolite.properties.mutants.registry import Patch, mutant
-from theodolite.reference.attention import MultiHeadAttention
 from theodolite.reference.model import GPT
-
-Projected = tuple[Tensor, Tensor, Tensor]
-
-
-def _with_projected(patch: Patch, change: Callable[..., Projected]) -> None:
-    """Let attention go on with ``change(query, key, value)``, not yet rotated."""
-    original = MultiHeadAttention.project
-
-    def project(self: MultiHeadAttention, x: Tensor) -> Projected:
-        return change(*original(self, x))
-
-    patch.method(MultiHeadAttention, "project", project)
 
 
 @mutant("second-block-runs-first", component="residual", breaks=("GPT-1",))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from theodolite.properties.mutants.registry import Patch, mutant
 from theodolite.reference import attention
@@ -35,10 +35,6 @@ def _around_forward(
         return change(self, go_on, ids, options)
 
     patch.method(GPT, "forward", forward)
-
-
-def _draw_head(self: GPT) -> None:
-    nn.init.normal_(self.head.weight)
 
 
 @mutant("a-weight-outside-state-dict", component="state", breaks=("AUD-9",))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from theodolite.properties.mutants.registry import Patch, mutant
-from theodolite.reference import attention, model, rotary
+from theodolite.reference import model, rotary
 from theodolite.reference.positions import sinusoidal
 from theodolite.reference.rotary import Rotation
 
@@ -29,23 +29,6 @@ def _replace_angles(patch: Patch, angles_of: Any) -> None:
         return Rotation(angles.cos(), angles.sin(), pairing)
 
     patch.replace(rotary.rotation_at, rotation_at)
-
-
-def _replace_frequencies(patch: Patch, exponent_of: Any) -> None:
-    """Let pair i turn by ``base ** -exponent_of(i, width)``."""
-
-    def frequencies(
-        width: int,
-        *,
-        base: float = 10000.0,
-        interpolation: float = 1.0,
-        device: torch.device | None = None,
-    ) -> Tensor:
-        pairs = torch.arange(width // 2, dtype=torch.float64, device=device)
-        turned: Tensor = base ** -exponent_of(pairs, width) / interpolation
-        return turned
-
-    patch.replace(rotary.rotary_frequencies, frequencies)
 
 
 @mutant(
@@ -221,29 +204,6 @@ def _(patch: Patch) -> None:
 
     patch.method(rotary.Rotary, "__init__", init)
     patch.method(rotary.Rotary, "forward", forward)
-
-
-def _replace_turning(patch: Patch, turn: Any) -> None:
-    """Let attention turn q, k and v by ``turn(query, key, value, rotation)``."""
-
-    def forward(  # what `MultiHeadAttention.forward` does, but for the line in the middle
-        self: attention.MultiHeadAttention,
-        x: Tensor,
-        *,
-        rotation: Rotation | None = None,
-        mask: Tensor | None = None,
-        causal: bool = True,
-        cache: Any = None,
-    ) -> Tensor:
-        query, key, value = self.project(x)
-        if rotation is not None:
-            query, key, value = turn(query, key, value, rotation)
-        if cache is not None:
-            key, value = cache.extend(key, value)
-        mixed: Tensor = self.output(self.attend(query, key, value, mask=mask, causal=causal))
-        return mixed
-
-    patch.method(attention.MultiHeadAttention, "forward", forward)
 
 
 @mutant("rope-missing-in-the-last-layer", component="rope", breaks=("ROPE-4",))

@@ -178,7 +178,6 @@ GROUPED = Host(
     spec="theodolite.properties.mutants.host.grouped:build",
     features=frozenset(
         {
-            "rotary",
             "gqa",
             "rmsnorm",
             "cache",

@@ -59,19 +59,6 @@ class Family(AttentionCuts):
 
         after_init(patch, self.of("Model"), act)
 
-    def dropout(self, patch: Patch, change: Change) -> None:
-        """The seam that every nn.Dropout of the family is."""
-
-        def forward(_: Any, self: Any, x: Tensor) -> Any:
-            return change(F.dropout, x, self.p, self.training)
-
-        def act(model: nn.Module) -> None:
-            for module in model.modules():
-                if isinstance(module, nn.Dropout):
-                    rewrite(module, forward)
-
-        after_init(patch, self.of("Model"), act)
-
     def block(self, owner: str, first: str, attention: str, second: str, feed_forward: str) -> Cut:
         """The seam that is a whole block, with its parts under these names."""
 
@@ -271,7 +258,6 @@ def _gpt2() -> dict[str, Cut]:
         "block": family.block("Block", "ln_1", "attn", "ln_2", "mlp"),
         "feed_forward": method(family.of("MLP"), "forward"),
         "activation": part(family.of("MLP"), "act"),
-        "dropout": family.dropout,
         "forward": whole(causal),
         "built": built(causal, parts),
         "loss": family.loss(causal),
@@ -284,21 +270,10 @@ def _gpt2() -> dict[str, Cut]:
 def huggingface_hosts() -> tuple[Host, ...]:
     """Llama, gpt2 and mixtral. Imports transformers."""
     common = {"cache", "shift", "top_p", "end", "padded_writing"}
-    llama = common | {"rotary", "gqa", "rmsnorm", "untied"}
+    llama = common | {"gqa", "rmsnorm", "untied"}
+    gpt2 = common | {"learned", "layernorm", "tied", "activation"}
     return (
-        Host("llama", "hf:llama", _llama_like("llama", "Llama"), frozenset(llama), "transformers"),
-        Host(
-            "gpt2",
-            "hf:gpt2",
-            _gpt2(),
-            frozenset(common | {"learned", "layernorm", "tied", "activation"}),
-            "transformers",
-        ),
-        Host(
-            "mixtral",
-            "hf:mixtral",
-            _llama_like("mixtral", "Mixtral"),
-            frozenset(llama),
-            "transformers",
-        ),
+        Host("llama", "hf:llama", _llama_like("llama", "Llama"), frozenset(llama)),
+        Host("gpt2", "hf:gpt2", _gpt2(), frozenset(gpt2)),
+        Host("mixtral", "hf:mixtral", _llama_like("mixtral", "Mixtral"), frozenset(llama)),
     )

@@ -171,7 +171,7 @@ def _parts(gpt: Any) -> Parts:
 REFERENCE = Host(
     name="reference",
     spec="theodolite.properties.mutants.host.reference_host:build",
-    features=frozenset({"rotary", "gqa", "rmsnorm", "cache", "untied", "profile", "top_p", "end"}),
+    features=frozenset({"gqa", "rmsnorm", "cache", "untied", "profile", "top_p", "end"}),
     declarations={
         "profile": "llama",
         "rope_base": 10000.0,

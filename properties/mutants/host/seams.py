@@ -92,10 +92,8 @@ class Host:
         name: Its name on the command line.
         spec: What is audited, as `Subject.load` takes it.
         seams: Where a change can be put, and how.
-        features: What it has: "rotary", "learned", "gqa", "rmsnorm", "layernorm", "gated", "moe",
-            "window", "cache", "padding", "shift" (its loss shifts), "tied", "dropout" ...
-        requires: The package that it comes from, or None.
-        settings: Keyword arguments for building it.
+        features: What it has of what mutants need: "learned" (positions), "gqa", "rmsnorm",
+            "layernorm", "cache", "shift" (its loss shifts), "tied", "dropout" ...
         declarations: What is declared of it.
     """
 
@@ -103,8 +101,6 @@ class Host:
     spec: str | Callable[..., Any]
     seams: Mapping[str, Cut]
     features: frozenset[str]
-    requires: str | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
     declarations: Mapping[str, Any] = field(default_factory=dict)
 
     def subject(self) -> Subject:
@@ -113,7 +109,7 @@ class Host:
         Raises:
             SubjectError: If a fault keeps it from being built or called.
         """
-        return Subject.load(self.spec, settings=self.settings, declarations=self.declarations)
+        return Subject.load(self.spec, declarations=self.declarations)
 
     def wrap(self, seam: str, change: Change, patch: Patch) -> None:
         """Let `change` stand in `seam` until `patch` is undone.
