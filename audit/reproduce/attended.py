@@ -148,7 +148,8 @@ def watching(body: str, cases: Cases) -> Relation:
 
 SUMS = watching(
     _WEIGHTS
-    + """measured, bound = (w.sum(-1) - 1).abs().max().item(), 1e-5
+    + """measured = (w.double().sum(-1) - 1).abs().max().item()
+bound = T * torch.finfo(w.dtype).eps  # T roundings of shares of one
 assert measured <= bound, f"rows of weights are off 1 by {measured:.3g}\"""",
     _random,
 )
@@ -162,7 +163,8 @@ OVER_KEYS = watching(
     """scores, w = [
     (a[0], r) for name, a, _, r in calls if name == "softmax" and r.shape[-2:] == (T, T)
 ][$layer]
-measured, bound = (scores.softmax(-1) - w).abs().nan_to_num(1.0).max().item(), 1e-5
+measured = (scores.double().softmax(-1) - w).abs().nan_to_num(1.0).max().item()
+bound = T * torch.finfo(w.dtype).eps  # T roundings of shares of one
 assert measured <= bound, f"softmax is not over the keys: weights are off by {measured:.3g}\"""",
     _random,
 )
@@ -171,21 +173,22 @@ SCALE = watching(
 scores = [a[0] for name, a, _, r in calls if name == "softmax" and r.shape[-2:] == (T, T)][$layer]
 one, other = (x[..., -1, 0] - x[..., -1, 1] for x in (scores, product))
 scale, wanted = (one / other).median().item(), $wanted
-measured, bound = abs(scale / wanted - 1), 1e-3
+measured, bound = abs(scale / wanted - 1), $SCALED
 assert measured <= bound, f"softmax gets q·k times {scale:.4g}; $said is {wanted:.4g}\"""",
     _scale,
 )
 FUSED_SCALE = watching(
     """q, scale = [(a[0], g.get("scale")) for name, a, g, _ in calls if "scaled" in name][$layer]
 scale, wanted = q.shape[-1] ** -0.5 if scale is None else scale, $wanted
-measured, bound = abs(scale / wanted - 1), 1e-3
+measured, bound = abs(scale / wanted - 1), $SCALED
 assert measured <= bound, f"softmax gets q·k times {scale:.4g}; $said is {wanted:.4g}\"""",
     _scale,
 )
 JOINED = watching(
     _OUTPUT
     + """joined = out.transpose(1, 2).flatten(2)
-measured, bound = (given[-1].reshape(joined.shape) - joined).abs().max().item(), 1e-4
+measured = (given[-1].reshape(joined.shape) - joined).abs().max().item()
+bound = $EQUAL * joined.abs().max().item()
 assert measured <= bound, "the output projection gets scrambled heads\"""",
     _projection,
 )
@@ -204,7 +207,7 @@ ALIKE = watching(
     QK
     + """s = q @ k.mT
 measured = (s[:, $head] - s[:, $other]).abs().max().item()
-assert measured > 1e-4, f"heads $head and $other have the same scores, up to {measured:.3g}\"""",
+assert measured > $EQUAL, f"heads $head and $other have the same scores, up to {measured:.3g}\"""",
     _random,
 )
 GROUPS = watching(

@@ -13,6 +13,15 @@ from theodolite.reproduce.scene import Scene
 Case = Mapping[str, object]
 
 _NEW = 4
+_TIE = 1e-3
+"""How far below the likeliest token, in logits, a greedy one may stand: the check allows twice
+`RELATION`, which is this where the standard deviation of the logits is 5."""
+
+_COLD = 1e-3
+"""A temperature at which nothing but the likeliest token can be drawn."""
+
+_NEVER = 40
+"""Temperatures below the likeliest at which no token is drawn: e⁻⁴⁰, for any vocabulary."""
 
 
 def _written(scene: Scene, prompt: str, count: int, **options: Any) -> str | None:
@@ -59,7 +68,7 @@ def _greedy_ways(scene: Scene) -> list[dict[str, Any]]:
         return []
     ways: list[dict[str, Any]] = writer.greedy(scene.subject.views.sharpened)
     if writer.offers("temperature"):  # so cold that nothing but the likeliest can be drawn
-        ways.append({"temperature": 1e-3})
+        ways.append({"temperature": _COLD})
     return ways
 
 
@@ -79,19 +88,20 @@ def _plain(scene: Scene) -> Iterator[Case]:
 
 
 def _greedy(scene: Scene) -> Iterator[Case]:
-    for way in _greedy_ways(scene):
-        for ids in _prompts(scene):
-            call = _written(scene, "ids", _NEW, **way)
-            if call is not None:
-                cold = way.get("temperature", 0.0)
-                yield {"ids": [ids], "n": len(ids), "call": call, "slack": 0.001 + 40 * cold}
+    yield from _likeliest(scene, _greedy_ways(scene))
 
 
 def _cold(scene: Scene) -> Iterator[Case]:
-    for ids in _prompts(scene):
-        call = _written(scene, "ids", _NEW, temperature=1e-3)
-        if call is not None:
-            yield {"ids": [ids], "n": len(ids), "call": call, "slack": 0.041}
+    yield from _likeliest(scene, [{"temperature": _COLD}])
+
+
+def _likeliest(scene: Scene, ways: list[dict[str, Any]]) -> Iterator[Case]:
+    for way in ways:
+        for ids in _prompts(scene):
+            call = _written(scene, "ids", _NEW, **way)
+            if call is not None:
+                slack = _TIE + _NEVER * way.get("temperature", 0.0)
+                yield {"ids": [ids], "n": len(ids), "call": call, "slack": slack}
 
 
 def _filtered(meaning: str, value: Any) -> Any:
@@ -225,7 +235,7 @@ assert drawn == {likeliest}, f"the narrowest filters leave {drawn}, not {likelie
 SHARES = Relation(
     _IDS
     + """drawn = ($call)[:, -1].bincount(minlength=$V) / 2000
-measured, bound = (drawn - logits(ids)[0, -1].softmax(-1)).abs().max().item(), 0.07
+measured, bound = (drawn - logits(ids)[0, -1].softmax(-1)).abs().max().item(), $SHARE
 assert measured <= bound, f"shares of draws are {measured:.3g} off softmax\"""",
     _drawn,
     views=("sharpened", "amplified"),

@@ -53,8 +53,9 @@ DEAD = Relation(
 ids, named = torch.tensor($ids), dict(model.named_parameters())
 loss = torch.nn.functional.cross_entropy(logits(ids)[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
 loss.backward()
-largest = max(p.grad.abs().max().item() for p in named.values() if p.grad is not None)
-dead = [n for n in $names if named[n].grad is None or named[n].grad.abs().max() < 1e-6 * largest]
+sizes = {n: 0.0 if p.grad is None else p.grad.abs().max().item() for n, p in named.items()}
+median = torch.tensor(list(sizes.values())).median()
+dead = [n for n in $names if sizes[n] <= $NO_GRADIENT * median]
 assert not dead, f"no gradient reaches {dead}"
 """,
     _parameters,
@@ -89,7 +90,7 @@ for side in (1, -1):
     for p, w in zip(weights, ways):
         p.data -= side * step * w
 found = (ends[0] - ends[1]) / (2 * step)
-measured, bound = abs(slope - found), 1e-3 * abs(found)
+measured, bound = abs(slope - found), $SLOPE * abs(found)
 assert measured <= bound, f"the gradient says {slope:.4g}; the logits rise by {found:.4g}"
 """,
     sequences(2),
@@ -160,7 +161,7 @@ assert not unfilled, f"memory that nothing fills: {unfilled}"
 )
 SANE = Relation(
     """
-wild = [name for name, p in model.named_parameters() if not p.abs().max() <= 1e6]
+wild = [name for name, p in model.named_parameters() if not p.abs().max() <= $SANE]
 assert not wild, f"not initialised: {wild}"
 """,
     once(),

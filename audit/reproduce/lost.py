@@ -10,13 +10,12 @@ import pytest
 from theodolite.fixtures.calling import keywords_of
 from theodolite.fixtures.errors import TheodoliteError
 from theodolite.fixtures.own_loss import fit_of
+from theodolite.properties.test_initial_loss import _EXCESS
+from theodolite.properties.test_loss_batches import _COUNT
 from theodolite.reproduce.relation import Relation
 from theodolite.reproduce.scene import Scene
 
 Case = Mapping[str, object]
-
-COUNT = "num_items_in_batch"
-"""The argument by which a trainer tells a loss how many tokens a step has."""
 
 _ENTROPY = "torch.nn.functional.cross_entropy"
 _SHIFTS = {
@@ -76,7 +75,7 @@ LOSS = Relation(
     """
 ids, targets, scores = torch.tensor($ids), torch.tensor($targets), logits(torch.tensor($ids))
 loss, due = $call.item(), [e.item() for e in ($due,)]
-measured, bound = min(abs(loss - each) for each in due), 1e-4
+measured, bound = min(abs(loss - each) for each in due), $NATS
 assert measured <= bound, f"the loss is {loss:.4g}, the logits' cross-entropy {due}"
 """,
     _losses,
@@ -86,7 +85,7 @@ IGNORED = Relation(
 ids, targets = torch.tensor($rows), torch.tensor($ragged)  # $ignored: not to be counted
 scores = logits(ids)
 loss, due = $call.item(), [e.item() for e in ($counted,)]
-measured, bound = min(abs(loss - each) for each in due), 1e-4
+measured, bound = min(abs(loss - each) for each in due), $NATS
 assert measured <= bound, f"the loss is {loss:.4g}, the mean over what counts {due}"
 """,
     _losses,
@@ -102,7 +101,7 @@ assert measured <= bound, f"the first loss is {loss:.3g}; a guess costs $guess"
         {
             "vocabulary": scene.subject.vocabulary,
             "length": scene.lengths(1)[0],
-            "bound": f"{math.log(scene.subject.vocabulary) + 1:.3f}",
+            "bound": f"{math.log(scene.subject.vocabulary) + _EXCESS:.3f}",
             "guess": f"{math.log(scene.subject.vocabulary):.3f}",
         }
     ],
@@ -114,7 +113,7 @@ ids, targets = torch.tensor($rows), torch.tensor($ragged)  # $ignored: not to be
 less = $call.item()
 ids = torch.cat([ids, ids[:, :2]], 1)
 targets = torch.cat([targets, torch.full((2, 2), $ignored)], 1)
-measured, bound = abs($call.item() - less), 1e-4
+measured, bound = abs($call.item() - less), $NATS
 assert measured <= bound, f"two more tokens of padding move the loss by {measured:.3g}"
 """,
     _losses,
@@ -123,26 +122,26 @@ _SHARES = """rows, ragged = torch.tensor($rows), torch.tensor($ragged)  # $ignor
 def loss(ids, targets, **more): return $told.item()
 counts = (ragged[:, $from:] != $ignored).sum(1)
 """
-_APART = """measured, bound = abs(parts - loss(rows, ragged)), 1e-4
+_APART = """measured, bound = abs(parts - loss(rows, ragged)), $NATS
 assert measured <= bound, f"rows alone, by their tokens, are {measured:.3g} off the batch\""""
 MICRO_BATCHES = Relation(
     _SHARES
     + "share = (counts / counts.sum()).tolist()\n"
     + "parts = sum(s * loss(rows[[i]], ragged[[i]]) for i, s in enumerate(share))\n"
     + _APART,
-    lambda scene: () if COUNT in keywords_of(scene.subject.model) else _ragged(scene),
+    lambda scene: () if _COUNT in keywords_of(scene.subject.model) else _ragged(scene),
 )
 TOLD_BATCHES = Relation(
     _SHARES
-    + f"parts = sum(loss(rows[[i]], ragged[[i]], {COUNT}=counts.sum()) for i in (0, 1))\n"
+    + f"parts = sum(loss(rows[[i]], ragged[[i]], {_COUNT}=counts.sum()) for i in (0, 1))\n"
     + _APART,
-    lambda scene: _ragged(scene) if COUNT in keywords_of(scene.subject.model) else (),
+    lambda scene: _ragged(scene) if _COUNT in keywords_of(scene.subject.model) else (),
 )
 TOLD = Relation(
     f"""ids, targets = torch.tensor($ids), torch.tensor($targets)
 def loss(**more): return $told.item()
 twice = torch.tensor(2 * targets[:, $from:].numel())
-measured, bound = abs(loss({COUNT}=twice) - loss() / 2), 1e-4
+measured, bound = abs(loss({_COUNT}=twice) - loss() / 2), $NATS
 assert measured <= bound, f"told of twice the tokens, it is {{measured:.3g}} off its half\"""",
     _ragged,
 )

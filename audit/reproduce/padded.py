@@ -100,7 +100,7 @@ CONTENT = Relation(
         "logits(changed, $keyword=mask)[:, $real]",
         "logits(ids, $keyword=mask)[:, $real]",
         "what stands at padding changes the logits of real tokens",
-        bound="1e-5",
+        bound="$LEAK",
     ),
     padded_texts,
 )
@@ -141,7 +141,7 @@ CAUSAL = Relation(
         "logits(changed, $keyword=mask)[:, $early]",
         "logits(ids, $keyword=mask)[:, $early]",
         "beside padding a later token changes earlier logits",
-        bound="1e-5",
+        bound="$LEAK",
     ),
     padded_texts,
 )
@@ -171,7 +171,7 @@ HIDES = Relation(
         "logits(changed, $keyword=mask)[:, 2:]",
         "logits(ids, $keyword=mask)[:, 2:]",
         "a hidden token changes the logits of others",
-        bound="1e-5",
+        bound="$LEAK",
     ),
     _half_hidden,
 )

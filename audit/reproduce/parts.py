@@ -91,7 +91,7 @@ _OTHERS = """for dim in (0, 1):  # other rows, other positions
     changed = torch.randn_like(x)
     changed.select(dim, 1).copy_(x.select(dim, 1))
     left, right = {f}(changed).select(dim, 1), {f}(x).select(dim, 1)
-    measured, bound = (left - right).abs().max().item(), 1e-4 * right.abs().max().item()
+    measured, bound = (left - right).abs().max().item(), $EQUAL * right.abs().max().item()
     assert measured <= bound, f"one position's output depends on others: by {{measured:.3g}}\""""
 _SEEN = """block, seen = model.get_submodule("$block"), {}
 block.register_forward_hook(
@@ -102,7 +102,7 @@ block.register_forward_hook(
 SCALE_FREE = Relation(
     _CENTRED
     + """left, right = norm(10 * x), norm(x)
-measured, bound = (left - right).abs().max().item(), 1e-2 * right.abs().max().item()
+measured, bound = (left - right).abs().max().item(), $NORMED * right.abs().max().item()
 assert measured <= bound, f"ten times the input moves the norm's output by {measured:.3g}\"""",
     _norm,
     views=INSIDE,
@@ -110,7 +110,7 @@ assert measured <= bound, f"ten times the input moves the norm's output by {meas
 CENTRES = Relation(
     _NORM
     + f"""rms = norm(x) / x * {_RMS}.sqrt()  # the gain, the same at every position
-measured, bound = (rms - rms[:1, :1]).abs().max().item(), 1e-2 * rms.abs().median().item()
+measured, bound = (rms - rms[:1, :1]).abs().max().item(), $NORMED * rms.abs().median().item()
 assert measured <= bound, f"it is no x / rms(x) * gain: the gain varies by {{measured:.3g}}\"""",
     lambda scene: _norm(scene) if scene.check.cause == "rms-by-deviation" else (),
     views=INSIDE,
@@ -119,7 +119,7 @@ EPSILON = Relation(
     _CENTRED
     + """gain, tiny = (norm(x) / x * size).mean((0, 1)), 3e-3 * x
 wanted = gain * tiny / (tiny.pow(2).mean(-1, keepdim=True) + norm.$eps).sqrt()
-measured, bound = (norm(tiny) - wanted).abs().max().item(), 2e-2 * wanted.abs().max().item()
+measured, bound = (norm(tiny) - wanted).abs().max().item(), $FADED * wanted.abs().max().item()
 assert measured <= bound, f"eps is not inside the root: tiny inputs are off by {measured:.3g}\"""",
     _norm,
     views=INSIDE,
@@ -127,7 +127,7 @@ assert measured <= bound, f"eps is not inside the root: tiny inputs are off by {
 GAIN = Relation(
     _CENTRED
     + """gain, weight = (norm(x) / x * size).mean((0, 1)), norm.get_parameter("$gain")
-measured, bound = min((gain - weight - one).abs().max().item() for one in (0, 1)), 2e-2
+measured, bound = min((gain - weight - one).abs().max().item() for one in (0, 1)), $FADED
 assert measured <= bound, f"channels are not multiplied by their gains: off by {measured:.3g}\"""",
     _norm,
     views=INSIDE,
@@ -137,7 +137,7 @@ FEED_ALONE = Relation(_FEED + _OTHERS.format(f="f"), _part, views=INSIDE)
 BENDS = Relation(
     _FEED
     + """bend = (f(2 * x) - 2 * f(x) + f(0 * x)).abs().max().item()
-least = 1e-4 * f(x).abs().max().item()
+least = $LINEAR * f(x).abs().max().item()
 assert bend > least, f"the feed-forward network is linear, up to {bend:.3g}\"""",
     _part,
     views=INSIDE,
@@ -157,7 +157,7 @@ GATE_BENDS = Relation(
     + """before = f(x)
 f.get_parameter("$matrix").data.mul_(2)
 away = (f(x) - 2 * before).abs().max().item()  # 0 if the output is linear in it
-assert away > 1e-4 * before.abs().max().item(), "the activation is not on $matrix, the gate\"""",
+assert away > $LINEAR * before.abs().max().item(), "the activation is not on $matrix, the gate\"""",
     _matrices,
     views=INSIDE,
     fresh=True,
@@ -168,7 +168,7 @@ HANDED_ON = Relation(
     for p in m.parameters(recurse=False) if any(p.ndim > 1 for p in m.parameters(False)) else ():
         p.data.zero_()
 logits(torch.tensor($ids))
-measured, bound = (seen["y"] - seen["x"]).abs().max().item(), 1e-4 * seen["x"].abs().max().item()
+measured, bound = (seen["y"] - seen["x"]).abs().max().item(), $EQUAL * seen["x"].abs().max().item()
 assert measured <= bound, f"a block with nothing to say changes the stream by {measured:.3g}\"""",
     _whole_block,
     views=INSIDE,
@@ -184,7 +184,7 @@ logits(torch.tensor($ids))
 with_it = seen["y"]
 silence(block.get_submodule("$alive"))
 logits(torch.tensor($ids))
-measured, least = (with_it - seen["y"]).abs().max().item(), 1e-4 * seen["x"].abs().max().item()
+measured, least = (with_it - seen["y"]).abs().max().item(), $EQUAL * seen["x"].abs().max().item()
 assert measured > least, "what $alive computes does not reach the block's output\"""",
     _block,
     views=INSIDE,
@@ -198,7 +198,7 @@ ONCE = Relation(
     block.get_submodule(name).register_forward_hook(keep)
 logits(torch.tensor($ids))
 rest = seen["y"] - seen["x"] - sum(seen[name] for name in $parts)
-measured, bound = rest.abs().max().item(), 1e-3 * seen["y"].abs().max().item()
+measured, bound = rest.abs().max().item(), $MULTIPLIER * seen["y"].abs().max().item()
 assert measured <= bound, f"the block is not x plus each branch once: off by {measured:.3g}\"""",
     _whole_block,
     views=INSIDE,
@@ -211,7 +211,7 @@ before = logits(ids)
 model.get_submodule("$last").register_forward_hook(
     lambda m, given, out: 8 * out if torch.is_tensor(out) else (8 * out[0], *out[1:])
 )
-measured, bound = (logits(ids) - before).abs().max().item(), 0.05 * before.std().item()
+measured, bound = (logits(ids) - before).abs().max().item(), $MOVED * before.std().item()
 assert measured <= bound, f"no norm before the head: a stream 8 times as large moves {measured:.3g}"
 """,
     _whole_block,

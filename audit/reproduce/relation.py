@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from string import Template
 
+from theodolite.reproduce.bounds import BOUNDS
 from theodolite.reproduce.scene import Scene
 
 Cases = Callable[[Scene], Iterable[Mapping[str, object]]]
@@ -21,8 +22,9 @@ class Relation:
 
     Attributes:
         body: What follows the model in the script: it ends in an assertion that fails as long as
-            the fault is there. It may use `model` and `logits(ids, **more)`. Where it sets
-            `measured` and `bound`, cases that are far past the bound are preferred.
+            the fault is there. It may use `model`, `logits(ids, **more)` and, after a $, a name
+            of `theodolite.reproduce.bounds`. Where it sets `measured` and `bound`,
+            cases that are far past the bound are preferred.
         cases: What to try it with.
         gradient: Whether it differentiates.
         imports: Modules that it needs besides torch.
@@ -39,7 +41,7 @@ class Relation:
 
     def text(self, case: Mapping[str, object]) -> str:
         """The body with a case put in."""
-        return Template(self.body.strip()).substitute(case)
+        return Template(self.body.strip()).substitute({**BOUNDS, **case})
 
 
 def sequences(least: int = 1, **more: object) -> Cases:
@@ -52,7 +54,7 @@ def once(**values: object) -> Cases:
     return lambda _scene: [values]
 
 
-def same(left: str, right: str, says: str, *, bound: str = "1e-4", std: str = "right") -> str:
+def same(left: str, right: str, says: str, *, bound: str = "$RELATION", std: str = "right") -> str:
     """Lines that ask two tensors to agree to `bound` standard deviations."""
     return f"""left, right = {left}, {right}
 measured, bound = (left - right).abs().max().item(), {bound} * {std}.std().item()

@@ -155,7 +155,7 @@ for p in model.parameters():
     if p.shape[:1] == (size,):
         p.data = p.data[order]
 after = logits(order[ids])[..., :size]
-measured, bound = (after - before[..., order]).abs().max().item(), 1e-4 * before.std().item()
+measured, bound = (after - before[..., order]).abs().max().item(), $RELATION * before.std().item()
 assert measured <= bound, f"renaming two tokens moves the logits by {measured:.3g}"
 """,
     lambda scene: (

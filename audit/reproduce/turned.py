@@ -39,7 +39,7 @@ TOEPLITZ = watching(
     QK
     + """s = q @ k.mT  # of one token repeated: it may depend on the distance alone
 measured = (s[..., 1:, 1:] - s[..., :-1, :-1]).abs().max().item()
-bound = 1e-4 * s.abs().max().item()
+bound = $EQUAL * s.abs().max().item()
 assert measured <= bound, f"q·k at one distance differs by {measured:.3g} from place to place\"""",
     constant,
 )
@@ -53,7 +53,7 @@ AT_ZERO = Relation(
     + QK
     + """def unturned(x):  # position 0 turns by nothing: there stands what a projection gave
     rows = [o.unfold(0, x.shape[-1], 1) for o in outputs if len(o) >= x.shape[-1]]
-    return min((r - x[0, 0, 0]).abs().amax(-1).min().item() for r in rows) < 1e-4
+    return min((r - x[0, 0, 0]).abs().amax(-1).min().item() for r in rows) <= $EQUAL * x.abs().max()
 assert unturned(q) == unturned(k), "queries and keys are turned by different positions\"""",
     constant,
     views=INSIDE,
@@ -61,14 +61,14 @@ assert unturned(q) == unturned(k), "queries and keys are turned by different pos
 )
 STILL = watching(
     VALUES
-    + """measured, bound = (v - v[..., :1, :]).abs().max().item(), 1e-4 * v.abs().max().item()
+    + """measured, bound = (v - v[..., :1, :]).abs().max().item(), $EQUAL * v.abs().max().item()
 assert measured <= bound, f"values of one token repeated vary with position, by {measured:.3g}\"""",
     constant,
 )
 TURNS = watching(
     QK
     + """turned = (q[..., 1:, :] - q[..., :1, :]).abs().max().item()
-least = 1e-4 * q.abs().max().item()
+least = $EQUAL * q.abs().max().item()
 assert turned > least, "queries of one token repeated do not turn along the sequence\"""",
     constant,
 )
@@ -76,7 +76,7 @@ FIRST_RADIAN = watching(
     QK
     + """pairs = $pairs
 theta = (pairs[1] / pairs[0]).angle().abs()
-measured, bound = (theta[0] - 1).abs().item(), 1e-2
+measured, bound = (theta[0] - 1).abs().item(), $PHASE
 assert measured <= bound, f"the first pair turns by {theta[0]:.4g} a position, not by 1\"""",
     of_cause("frequency-index-shifted", "frequencies-too-fast")(_pairs),
 )
@@ -84,8 +84,8 @@ GEOMETRIC = watching(
     QK
     + """pairs = $pairs
 theta = (pairs[1] / pairs[0]).angle().abs()
-steps = theta[1:] / theta[:-1]
-measured, bound = (steps - steps[0]).abs().max().item(), 1e-2
+expected = theta[:-1] * theta[1] / theta[0]  # each falls as the second does
+measured, bound = (theta[1:] - expected).abs().max().item(), $PHASE
 assert measured <= bound, f"frequencies {theta.tolist()} do not fall by one factor\"""",
     of_cause("frequencies-not-geometric")(_pairs),
 )
@@ -93,7 +93,7 @@ FALLING = watching(
     QK
     + """pairs = $pairs
 theta = (pairs[1] / pairs[0]).angle().abs()
-measured, bound = theta.diff().max().item(), 1e-3
+measured, bound = theta.diff().max().item(), $PHASE
 assert measured <= bound, f"frequencies {theta.tolist()} do not fall\"""",
     of_cause("frequencies-out-of-order")(_pairs),
 )
@@ -101,7 +101,7 @@ EVEN = watching(
     QK
     + """pairs = $pairs
 turn = pairs[1:] / pairs[:-1]  # from each position to the next
-measured, bound = (turn / turn[:1]).angle().abs().max().item(), 1e-3
+measured, bound = (turn / turn[:1]).angle().abs().max().item(), $PHASE
 assert measured <= bound, f"the angle from one position to the next varies by {measured:.3g}\"""",
     of_cause("table-uneven")(_pairs),
 )
