@@ -153,13 +153,7 @@ def _(patch: Patch) -> None:
 @mutant("position-in-the-last-block", component="position", breaks=("AUD-1",))
 def _(patch: Patch) -> None:
     """A number that grows with position is added before the final norm."""
-    original = model.GPT.__init__
-
-    def build(self: model.GPT, *arguments: Any) -> None:
-        original(self, *arguments)
-        self.norm.register_forward_pre_hook(_add_position)
-
-    patch.method(model.GPT, "__init__", build)
+    patch.after_init(model.GPT, lambda gpt: gpt.norm.register_forward_pre_hook(_add_position))
 
 
 def _add_position(_module: torch.nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor]:

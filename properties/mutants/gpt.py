@@ -18,17 +18,6 @@ from theodolite.reference.model import GPT
 Count = parameters.ParameterCount
 
 
-def _after_building(patch: Patch, change: Callable[[GPT], None]) -> None:
-    """Apply `change` to every GPT that is built."""
-    original = GPT.__init__
-
-    def make(self: GPT, *given: Any, **named: Any) -> None:
-        original(self, *given, **named)
-        change(self)
-
-    patch.method(GPT, "__init__", make)
-
-
 def _with_blocks(patch: Patch, order: Callable[[list[nn.Module]], list[nn.Module]]) -> None:
     """Run the blocks in another order."""
     original = GPT.forward
@@ -134,7 +123,7 @@ def _(patch: Patch) -> None:
         del gpt.blocks
         object.__setattr__(gpt, "blocks", blocks)
 
-    _after_building(patch, unregister)
+    patch.after_init(GPT, unregister)
 
 
 @mutant("a-norm-that-nobody-uses", component="parameters", breaks=("GPT-2", "GPT-3"))

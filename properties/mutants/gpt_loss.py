@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -72,23 +71,12 @@ def _(patch: Patch) -> None:
     _replace_loss(patch, lambda z, y, i: F.cross_entropy(z.softmax(-1), y, ignore_index=i))
 
 
-def _after_building(patch: Patch, change: Callable[[GPT], None]) -> None:
-    """Apply `change` to every GPT that is built."""
-    original = GPT.__init__
-
-    def make(self: GPT, *given: Any, **named: Any) -> None:
-        original(self, *given, **named)
-        change(self)
-
-    patch.method(GPT, "__init__", make)
-
-
 def _scale_head(patch: Patch, factor: float) -> None:
     def scale(gpt: GPT) -> None:
         with torch.no_grad():
             gpt.head.weight.mul_(factor)
 
-    _after_building(patch, scale)
+    patch.after_init(GPT, scale)
 
 
 @mutant(
@@ -104,7 +92,7 @@ def _(patch: Patch) -> None:
         with torch.no_grad():
             gpt.head.weight.div_(gpt.head.weight.std())
 
-    _after_building(patch, widen)
+    patch.after_init(GPT, widen)
 
 
 @mutant("head-variance-15-percent-high", component="init", breaks=("GPT-6",))
@@ -126,4 +114,4 @@ def _(patch: Patch) -> None:
     def skip(gpt: GPT) -> None:
         gpt.norm = nn.Identity()
 
-    _after_building(patch, skip)
+    patch.after_init(GPT, skip)

@@ -93,13 +93,11 @@ def _(patch: Patch) -> None:
 @mutant("rms-norm-with-a-shift", component="norm", breaks=("NORM-3",))
 def _(patch: Patch) -> None:
     """RMSNorm also learns a shift for each channel."""
-    original = RMSNorm.__init__
 
-    def make(self: RMSNorm, width: int, eps: float = 1e-5) -> None:
-        original(self, width, eps)
-        self.bias = nn.Parameter(torch.zeros(width))
+    def add(norm: RMSNorm) -> None:
+        norm.bias = nn.Parameter(torch.zeros_like(norm.weight))
 
-    patch.method(RMSNorm, "__init__", make)
+    patch.after_init(RMSNorm, add)
 
 
 @mutant("norm-over-time", component="norm", breaks=("NORM-1", "NORM-4"))

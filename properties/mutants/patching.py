@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import wraps
 from types import ModuleType
 from typing import Any
 
@@ -24,12 +26,16 @@ class Patch:
         Raises:
             LookupError: If nothing holds it: the mutant would be the original.
         """
-        places = [place for place in _holders() if _names_of(place, original)]
+        places = [
+            (holder, name)
+            for holder in _holders()
+            for name, value in vars(holder).items()
+            if value is original
+        ]
         if not places:
             raise LookupError(f"no module of ours holds {original!r}: mutate something else")
-        for place in places:
-            for name in _names_of(place, original):
-                self._set(place, name, replacement)
+        for holder, name in places:
+            self._set(holder, name, replacement)
 
     def method(self, owner: type, name: str, replacement: object) -> None:
         """Replace the method (or class attribute) `name` of `owner`.
@@ -61,6 +67,21 @@ class Patch:
             raise LookupError(f"{owner.__name__} has no {name!r}: name what it does hold")
         self._set(owner, name, replacement)
 
+    def after_init(self, owner: type, act: Callable[[Any], None]) -> None:
+        """Let `act` have every new instance of `owner`.
+
+        Raises:
+            LookupError: If `owner` itself does not define ``__init__``.
+        """
+        original = owner.__init__  # type: ignore[misc]
+
+        @wraps(original)
+        def init(instance: Any, *arguments: Any, **options: Any) -> None:
+            original(instance, *arguments, **options)
+            act(instance)
+
+        self.method(owner, "__init__", init)
+
     def undo(self) -> None:
         """Put everything back, last change first."""
         while self._undo:
@@ -88,7 +109,3 @@ def _holders() -> list[Any]:
         if isinstance(value, type) and value.__module__.startswith(PATCHED)
     }
     return [*modules, *classes.values()]
-
-
-def _names_of(place: Any, original: object) -> list[str]:
-    return [name for name, value in vars(place).items() if value is original]

@@ -13,16 +13,6 @@ from theodolite.reference import attention
 from theodolite.reference.model import GPT
 
 
-def _after_building(patch: Patch, change: Callable[[GPT], None]) -> None:
-    original = GPT.__init__
-
-    def build(self: GPT, *arguments: Any) -> None:
-        original(self, *arguments)
-        change(self)
-
-    patch.method(GPT, "__init__", build)
-
-
 def _around_forward(
     patch: Patch, change: Callable[[GPT, Callable[..., Any], Tensor, dict[str, Any]], Any]
 ) -> None:
@@ -48,7 +38,7 @@ def _(patch: Patch) -> None:
         logits = go_on(ids)
         return logits if isinstance(logits, tuple) else logits * self.hidden
 
-    _after_building(patch, keep)
+    patch.after_init(GPT, keep)
     _around_forward(patch, change)
 
 

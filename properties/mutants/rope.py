@@ -174,13 +174,11 @@ def _(patch: Patch) -> None:
 @mutant("rope-learned-frequencies", component="rope", breaks=("ROPE-5",))
 def _(patch: Patch) -> None:
     """Frequencies are a parameter, which an optimiser will change."""
-    original = rotary.Rotary.__init__
 
-    def init(self: rotary.Rotary, width: int, **options: Any) -> None:
-        original(self, width, **options)
-        self.frequencies = torch.nn.Parameter(rotary.rotary_frequencies(width))
+    def learn(rope: rotary.Rotary) -> None:
+        rope.frequencies = torch.nn.Parameter(rotary.rotary_frequencies(rope.width))
 
-    patch.method(rotary.Rotary, "__init__", init)
+    patch.after_init(rotary.Rotary, learn)
 
 
 @mutant(
@@ -191,39 +189,34 @@ def _(patch: Patch) -> None:
 )
 def _(patch: Patch) -> None:
     """Frequencies are a buffer, which a cast of the model rounds to half precision."""
-    original = rotary.Rotary.__init__
 
-    def init(self: rotary.Rotary, width: int, **options: Any) -> None:
-        original(self, width, **options)
-        frequencies = rotary.rotary_frequencies(width, base=self.base)
-        self.register_buffer("frequencies", frequencies, persistent=False)
+    def keep(rope: rotary.Rotary) -> None:
+        frequencies = rotary.rotary_frequencies(rope.width, base=rope.base)
+        rope.register_buffer("frequencies", frequencies, persistent=False)
 
     def forward(self: Any, positions: Tensor) -> Rotation:
         angles = positions[..., None] * self.frequencies.double()
         return Rotation(angles.cos(), angles.sin(), self.pairing)
 
-    patch.method(rotary.Rotary, "__init__", init)
+    patch.after_init(rotary.Rotary, keep)
     patch.method(rotary.Rotary, "forward", forward)
 
 
 @mutant("rope-missing-in-the-last-layer", component="rope", breaks=("ROPE-4",))
 def _(patch: Patch) -> None:
     """The last block attends without positions."""
-    original = model.GPT.__init__
 
-    def init(self: model.GPT, *given: Any) -> None:
-        original(self, *given)
-        self.blocks[-1].register_forward_pre_hook(
+    def unrotate(gpt: model.GPT) -> None:
+        gpt.blocks[-1].register_forward_pre_hook(
             lambda _, args, options: (args, {**options, "rotation": None}), with_kwargs=True
         )
 
-    patch.method(model.GPT, "__init__", init)
+    patch.after_init(model.GPT, unrotate)
 
 
 @mutant("rope-and-a-position-vector", component="rope", breaks=("ROPE-4", "ROPE-9"))
 def _(patch: Patch) -> None:
     """A sinusoidal vector is added to the embedding besides."""
-    original = model.GPT.__init__
 
     class Sinusoidal(torch.nn.Module):
         def __init__(self, width: int) -> None:
@@ -233,11 +226,10 @@ def _(patch: Patch) -> None:
         def forward(self, positions: Tensor) -> Tensor:
             return sinusoidal(positions, self.width)
 
-    def init(self: model.GPT, *given: Any) -> None:
-        original(self, *given)
-        self.positions = Sinusoidal(self.config.width)  # type: ignore[assignment]
+    def add(gpt: model.GPT) -> None:
+        gpt.positions = Sinusoidal(gpt.config.width)  # type: ignore[assignment]
 
-    patch.method(model.GPT, "__init__", init)
+    patch.after_init(model.GPT, add)
 
 
 @mutant(

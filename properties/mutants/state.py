@@ -20,13 +20,11 @@ from theodolite.reference.model import GPT
 )
 def _(patch: Patch) -> None:
     """A second head is built, frozen, and never called."""
-    original = GPT.__init__
 
-    def build(self: GPT, *arguments: Any) -> None:
-        original(self, *arguments)
-        self.spare = nn.Linear(self.config.width, self.config.vocabulary).requires_grad_(False)
+    def add(gpt: GPT) -> None:
+        gpt.spare = nn.Linear(gpt.config.width, gpt.config.vocabulary).requires_grad_(False)
 
-    patch.method(GPT, "__init__", build)
+    patch.after_init(GPT, add)
 
 
 @mutant("decoding-raises-the-base", component="state", breaks=("AUD-9",))

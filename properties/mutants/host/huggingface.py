@@ -19,7 +19,6 @@ from theodolite.properties.mutants.host.seams import (
     Cut,
     Host,
     Parts,
-    after_init,
     built,
     method,
     part,
@@ -57,7 +56,7 @@ class Family(AttentionCuts):
                 if isinstance(module, nn.LayerNorm):
                     rewrite(module, forward)
 
-        after_init(patch, self.of("Model"), act)
+        patch.after_init(self.of("Model"), act)
 
     def block(self, owner: str, first: str, attention: str, second: str, feed_forward: str) -> Cut:
         """The seam that is a whole block, with its parts under these names."""
@@ -131,7 +130,7 @@ class Family(AttentionCuts):
             def act(model: Any) -> None:
                 model.loss_function = loss
 
-            after_init(patch, owner, act)
+            patch.after_init(owner, act)
 
         return cut
 

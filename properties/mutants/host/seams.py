@@ -149,18 +149,6 @@ def method(owner: type, name: str) -> Cut:
     return cut
 
 
-def after_init(patch: Patch, owner: type, act: Callable[[Any], None]) -> None:
-    """Let `act` have every new instance of `owner`."""
-    original = owner.__init__  # type: ignore[misc]
-
-    @wraps(original)
-    def init(self: Any, *arguments: Any, **options: Any) -> None:
-        original(self, *arguments, **options)
-        act(self)
-
-    patch.method(owner, "__init__", init)
-
-
 def part(owner: type, *names: str) -> Cut:
     """The seam is the forward of the submodules `names` of every new `owner`."""
 
@@ -169,7 +157,7 @@ def part(owner: type, *names: str) -> Cut:
             for name in names:
                 rewrite(self.get_submodule(name), lambda own, _, *given: change(own, *given))
 
-        after_init(patch, owner, act)
+        patch.after_init(owner, act)
 
     return cut
 
@@ -209,7 +197,7 @@ def built(owner: type, parts: Callable[[Any], Parts]) -> Cut:
     """The seam is the moment at which the model has been made."""
 
     def cut(patch: Patch, change: Change) -> None:
-        after_init(patch, owner, lambda model: change(lambda _: None, parts(model)))
+        patch.after_init(owner, lambda model: change(lambda _: None, parts(model)))
 
     return cut
 
