@@ -87,6 +87,9 @@ _CENTRED = _NORM + (
     f"x -= x.mean(-1, keepdim=True)  # then RMSNorm and LayerNorm are one\nsize = {_RMS}.sqrt()\n"
 )
 _FEED = 'f, x = model.get_submodule("$module"), torch.randn(2, 3, $width)\n'
+_BEND = """bends = twice - 2 * once + none, against + once - 2 * none  # ReLU doubles as a line does
+bend, least = max(each.abs().max().item() for each in bends), $LINEAR * once.abs().max().item()
+"""
 _OTHERS = """for dim in (0, 1):  # other rows, other positions
     changed = torch.randn_like(x)
     changed.select(dim, 1).copy_(x.select(dim, 1))
@@ -136,9 +139,9 @@ NORM_ALONE = Relation(_NORM + _OTHERS.format(f="norm"), _norm, views=INSIDE)
 FEED_ALONE = Relation(_FEED + _OTHERS.format(f="f"), _part, views=INSIDE)
 BENDS = Relation(
     _FEED
-    + """bend = (f(2 * x) - 2 * f(x) + f(0 * x)).abs().max().item()
-least = $LINEAR * f(x).abs().max().item()
-assert bend > least, f"the feed-forward network is linear, up to {bend:.3g}\"""",
+    + "none, once, twice, against = f(0 * x), f(x), f(2 * x), f(-x)\n"
+    + _BEND
+    + """assert bend > least, f"the feed-forward network is linear, up to {bend:.3g}\"""",
     _part,
     views=INSIDE,
 )
@@ -154,10 +157,15 @@ assert moved > 0, "$matrix takes no part: with zeros in its place nothing change
 )
 GATE_BENDS = Relation(
     _FEED
-    + """before = f(x)
-f.get_parameter("$matrix").data.mul_(2)
-away = (f(x) - 2 * before).abs().max().item()  # 0 if the output is linear in it
-assert away > $LINEAR * before.abs().max().item(), "the activation is not on $matrix, the gate\"""",
+    + """matrix, outputs = f.get_parameter("$matrix").data, []
+kept = matrix.clone()
+for factor in (0, 1, 2, -1):
+    matrix.copy_(factor * kept)
+    outputs.append(f(x))
+none, once, twice, against = outputs
+"""
+    + _BEND
+    + """assert bend > least, f"the activation is not on $matrix, the gate, up to {bend:.3g}\"""",
     _matrices,
     views=INSIDE,
     fresh=True,

@@ -74,6 +74,23 @@ def test_faults_inside_of_a_hugging_face_llama(fault, select, reproduce, tmp_pat
     shows_and_mends(found, tmp_path / "faulty_model.py", inside_faults.llama_source())
 
 
+@pytest.mark.parametrize(
+    ("fault", "check", "mended"),
+    [
+        ("no-activation", "nonlinear", "self.down(F.relu(self.gate(x) + self.up(x)))"),
+        ("F01", "branches", "self.down(F.relu(self.gate(x)) * self.up(x))"),
+    ],
+)
+def test_a_network_is_mended_by_a_relu_without_biases_too(
+    fault, check, mended, reproduce, tmp_path
+):
+    known = next(each for each in inside_faults.FEED_FORWARD if each.id == fault)
+    spec = known.write(tmp_path, "by hand")
+    found = reproduce(spec, select=(f"feed_forward.{check}",))
+    source = faults.SOURCE.replace(inside_faults.GATED, f"return {mended}")
+    shows_and_mends(found, tmp_path / "faulty_model.py", source)
+
+
 @pytest.mark.parametrize(("fault", "select"), chosen("serving", serving_faults.FAULTS))
 def test_faults_between_training_and_serving(fault, select, reproduce, tmp_path):
     spec = fault.write(tmp_path)
