@@ -12,11 +12,11 @@ from theodolite.properties.mutants.host.seams import (
     Change,
     Cut,
     Host,
-    Parts,
     built,
     function,
     method,
     part,
+    pre_norm,
     whole,
     written_out,
 )
@@ -25,7 +25,7 @@ from theodolite.properties.mutants.patching import Patch
 
 def _nano_block(patch: Patch, change: Change) -> None:
     def forward(self: Any, x: Tensor) -> Any:
-        return change(_pre_norm, x, self.ln_1, self.attn, self.ln_2, self.mlp)
+        return change(pre_norm, x, self.ln_1, self.attn, self.ln_2, self.mlp)
 
     patch.method(nano.Block, "forward", forward)
 
@@ -40,15 +40,10 @@ def _grouped_block(patch: Patch, change: Change) -> None:
             out: Tensor = mixed
             return out
 
-        x = change(_pre_norm, x, self.norm1, attention, self.norm2, self.ff)
+        x = change(pre_norm, x, self.norm1, attention, self.norm2, self.ff)
         return x, kept[-1]
 
     patch.method(grouped.Layer, "forward", forward)
-
-
-def _pre_norm(x: Tensor, first: Any, attention: Any, second: Any, feed_forward: Any) -> Any:
-    x = x + attention(first(x))
-    return x + feed_forward(second(x))
 
 
 def _positions(patch: Patch, change: Change) -> None:
@@ -87,28 +82,6 @@ def writing(owner: type) -> Cut:
     return cut
 
 
-def _nano_parts(model: Any) -> Parts:
-    return Parts(
-        model,
-        model.wte,
-        model.lm_head,
-        model,
-        "h",
-        model.ln_f,
-    )
-
-
-def _grouped_parts(model: Any) -> Parts:
-    return Parts(
-        model,
-        model.tokens,
-        model.output,
-        model,
-        "layers",
-        model.norm,
-    )
-
-
 NANO = Host(
     name="nano",
     spec="theodolite.properties.mutants.host.nano:build",
@@ -133,7 +106,9 @@ NANO = Host(
         "activation": function(nano, "gelu"),
         "dropout": function(nano, "dropout"),
         "forward": whole(nano.NanoGPT),
-        "built": built(nano.NanoGPT, _nano_parts),
+        "built": built(
+            nano.NanoGPT, embedding="wte", head="lm_head", blocks="h", final_norm="ln_f"
+        ),
         "loss": function(nano, "cross_entropy"),
         "distribution": _distribution,
         "crop": function(nano, "crop"),
@@ -165,7 +140,9 @@ _GROUPED: dict[str, Cut] = {
     "feed_forward": method(grouped.FeedForward, "forward"),
     "gate": function(grouped, "swiglu"),
     "forward": whole(grouped.Decoder),
-    "built": built(grouped.Decoder, _grouped_parts),
+    "built": built(
+        grouped.Decoder, embedding="tokens", head="output", blocks="layers", final_norm="norm"
+    ),
     "loss": function(grouped, "next_token_loss"),
     "extend": function(grouped, "extend"),
     "distribution": function(grouped, "draw_from"),

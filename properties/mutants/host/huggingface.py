@@ -9,7 +9,6 @@ import importlib
 from functools import cache, wraps
 from typing import Any
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -18,11 +17,13 @@ from theodolite.properties.mutants.host.seams import (
     Change,
     Cut,
     Host,
-    Parts,
     built,
+    extend,
     method,
     part,
+    pre_norm,
     rewrite,
+    swiglu,
     whole,
     written_out,
 )
@@ -61,10 +62,6 @@ class Family(AttentionCuts):
     def block(self, owner: str, first: str, attention: str, second: str, feed_forward: str) -> Cut:
         """The seam that is a whole block, with its parts under these names."""
 
-        def own(x: Tensor, norm1: Any, attend: Any, norm2: Any, feed: Any) -> Any:
-            x = x + attend(norm1(x))
-            return x + feed(norm2(x))
-
         def cut(patch: Patch, change: Change) -> None:
             def forward(self: Any, hidden_states: Tensor, *rest: Any, **options: Any) -> Any:
                 if rest:
@@ -73,9 +70,8 @@ class Family(AttentionCuts):
                 def attend(x: Tensor) -> Any:
                     return getattr(self, attention)(x, **options)[0]
 
-                parts = (getattr(self, name) for name in (first, second, feed_forward))
-                norm1, norm2, feed = parts
-                return change(own, hidden_states, norm1, attend, norm2, feed)
+                norm1, norm2, feed = (getattr(self, each) for each in (first, second, feed_forward))
+                return change(pre_norm, hidden_states, norm1, attend, norm2, feed)
 
             patch.method(self.of(owner), "forward", forward)
 
@@ -84,11 +80,8 @@ class Family(AttentionCuts):
     def gate(self, patch: Patch, change: Change) -> None:
         """The seam between gate and up of llama's feed-forward."""
 
-        def own(gate: Tensor, up: Tensor) -> Tensor:
-            return F.silu(gate) * up
-
         def forward(self: Any, x: Tensor) -> Any:
-            return self.down_proj(change(own, self.gate_proj(x), self.up_proj(x)))
+            return self.down_proj(change(swiglu, self.gate_proj(x), self.up_proj(x)))
 
         patch.method(self.of("MLP"), "forward", forward)
 
@@ -160,16 +153,11 @@ def _cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
 def _extend(patch: Patch, change: Change) -> None:
     owner = importlib.import_module("transformers.cache_utils").DynamicLayer
 
-    def own(past_key: Any, past_value: Any, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        if past_key is None:
-            return key, value
-        return torch.cat((past_key, key), -2), torch.cat((past_value, value), -2)
-
     def update(self: Any, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> Any:
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         past = (self.keys, self.values) if self.keys.numel() else (None, None)
-        self.keys, self.values = change(own, *past, key_states, value_states)
+        self.keys, self.values = change(extend, *past, key_states, value_states)
         return self.keys, self.values
 
     patch.method(owner, "update", update)
@@ -179,17 +167,6 @@ def _llama_like(kind: str, prefix: str) -> dict[str, Cut]:
     family = Family(kind, prefix)
     model, causal = family.of("Model"), family.of("ForCausalLM")
     attend = family.attending("attend")
-
-    def parts(whole_model: Any) -> Parts:
-        inner = whole_model.model
-        return Parts(
-            whole_model,
-            inner.embed_tokens,
-            whole_model.lm_head,
-            inner,
-            "layers",
-            inner.norm,
-        )
 
     found: dict[str, Cut] = {
         "scale": family.scale,
@@ -210,16 +187,19 @@ def _llama_like(kind: str, prefix: str) -> dict[str, Cut]:
             "DecoderLayer", "input_layernorm", "self_attn", "post_attention_layernorm", "mlp"
         ),
         "forward": whole(causal),
-        "built": built(causal, parts),
+        "built": built(
+            causal,
+            embedding="model.embed_tokens",
+            head="lm_head",
+            blocks="model.layers",
+            final_norm="model.norm",
+        ),
         "loss": family.loss(causal),
         "extend": _extend,
         "generate": family.generate(causal),
     }
     if kind == "mixtral":
-        found |= {
-            "router": family.router,
-            "experts": family.experts,
-        }
+        found |= {"router": family.router, "experts": family.experts}
     else:
         found |= {"gate": family.gate, "feed_forward": method(family.of("MLP"), "forward")}
     return found
@@ -229,17 +209,6 @@ def _gpt2() -> dict[str, Cut]:
     family = Family("gpt2", "GPT2")
     model, causal = family.of("Model"), family.of("LMHeadModel")
     attend = family.attending("attend")
-
-    def parts(whole_model: Any) -> Parts:
-        inner = whole_model.transformer
-        return Parts(
-            whole_model,
-            inner.wte,
-            whole_model.lm_head,
-            inner,
-            "h",
-            inner.ln_f,
-        )
 
     return {
         "scale": family.scale,
@@ -258,7 +227,13 @@ def _gpt2() -> dict[str, Cut]:
         "feed_forward": method(family.of("MLP"), "forward"),
         "activation": part(family.of("MLP"), "act"),
         "forward": whole(causal),
-        "built": built(causal, parts),
+        "built": built(
+            causal,
+            embedding="transformer.wte",
+            head="lm_head",
+            blocks="transformer.h",
+            final_norm="transformer.ln_f",
+        ),
         "loss": family.loss(causal),
         "extend": _extend,
         "generate": family.generate(causal),

@@ -13,10 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from theodolite.properties.mutants.host import seams
-from theodolite.properties.mutants.host.seams import (
-    Change,
-    Cut,
-)
+from theodolite.properties.mutants.host.seams import Change, Cut
 from theodolite.properties.mutants.patching import Patch
 
 
@@ -43,21 +40,18 @@ class AttentionCuts:
     def scale(self, patch: Patch, change: Change) -> None:
         """The seam between head width and scale."""
 
-        def changed(query: Tensor, key: Any, value: Any, visible: Any, by: float, own: Any) -> Any:
-            return own(query, key, value, visible, change(lambda _: by, query))
-
-        def cut(
+        def scaled(
             own: Any, query: Tensor, key: Tensor, value: Tensor, visible: Any, by: float
         ) -> Any:
-            return changed(query, key, value, visible, by, own)
+            return own(query, key, value, visible, change(lambda _: by, query))
 
-        self.attending("attend")(patch, cut)
+        self.attending("attend")(patch, scaled)
 
     def pieces(self, seam: str) -> Cut:
         """The seams "project", "split", "rotary" and "join" of llama's attention."""
 
         def cut(patch: Patch, change: Change) -> None:
-            own = {"project": None, "split": _split, "rotary": _rotate, "join": _join}
+            own = {"project": None, "split": seams.split, "rotary": _rotate, "join": seams.join}
             steps = SimpleNamespace(**own)
             if seam != "project":
                 setattr(steps, seam, partial(change, own[seam]))
@@ -96,8 +90,8 @@ class AttentionCuts:
         """The seams "project", "split" and "join" of gpt2's attention."""
 
         def cut(patch: Patch, change: Change) -> None:
-            split = partial(change, _split) if seam == "split" else _split
-            join = partial(change, _join) if seam == "join" else _join
+            split = partial(change, seams.split) if seam == "split" else seams.split
+            join = partial(change, seams.join) if seam == "join" else seams.join
 
             def project(self: Any, x: Tensor) -> tuple[Tensor, ...]:
                 return tuple(split(each, self.head_dim) for each in self.c_attn(x).chunk(3, -1))
@@ -230,7 +224,7 @@ class _Backends:
     def get_interface(self, implementation: str, _: Any) -> Callable[..., Any]:
         """The attention that is called eager, sdpa ..."""
         own: dict[str, Callable[..., Any]] = {
-            "groups": _repeat,
+            "groups": seams.groups,
             "attend": seams.attend if implementation == "eager" else _attend,
         }
         own[self.step] = partial(self.change, own[self.step])
@@ -260,18 +254,6 @@ class _Backends:
 
 def _attend(query: Tensor, key: Tensor, value: Tensor, visible: Tensor | None, by: float) -> Tensor:
     return F.scaled_dot_product_attention(query, key, value, attn_mask=visible, scale=by)
-
-
-def _repeat(x: Tensor, heads: int) -> Tensor:
-    return x.repeat_interleave(heads // x.shape[1], dim=1)
-
-
-def _split(x: Tensor, width: int) -> Tensor:
-    return x.view(*x.shape[:2], -1, width).transpose(1, 2)
-
-
-def _join(x: Tensor) -> Tensor:
-    return x.transpose(1, 2).flatten(2)
 
 
 def _rotate(query: Tensor, key: Tensor, value: Tensor, cosine: Tensor, sine: Tensor) -> Any:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from torch import Tensor
 
-from theodolite.properties.mutants.host.seams import (
-    WRITTEN_OUT,
-    Change,
-)
+from theodolite.properties.mutants.host import seams
+from theodolite.properties.mutants.host.seams import Change
 from theodolite.properties.mutants.patching import Patch
 from theodolite.reference import attention, model, rotary
 from theodolite.reference.attention import MultiHeadAttention
@@ -26,7 +23,7 @@ def cut_scale(patch: Patch, change: Change) -> None:
 
     def changed(query: Tensor, key: Tensor, *, scale: float | None = None, **more: Any) -> Tensor:
         if scale is None:
-            scale = change(lambda rows: 1 / math.sqrt(rows.shape[-1]), query)
+            scale = change(seams.scale, query)
         return original(query, key, scale=scale, **more)
 
     patch.replace(original, changed)
@@ -37,7 +34,7 @@ def cut_scores(patch: Patch, change: Change) -> None:
     original = attention.attention_scores
 
     def changed(query: Tensor, key: Tensor, *, scale: float | None = None, **more: Any) -> Any:
-        scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+        scale = seams.scale(query) if scale is None else scale
         return change(lambda q, k, by: original(q, k, scale=by, **more), query, key, scale)
 
     patch.replace(original, changed)
@@ -71,7 +68,7 @@ def cut_attend(patch: Patch, change: Change) -> None:
             return original(q, k, v, mask=seen, scale=by, softcap=softcap)
 
         visible = attention._visible(query, key, mask, causal=causal)
-        scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+        scale = seams.scale(query) if scale is None else scale
         return change(own, query, key, value, visible, scale)
 
     patch.replace(original, changed)
@@ -86,25 +83,13 @@ def cut_mix(patch: Patch, change: Change) -> None:
         shares = attention.attention_weights(
             attention.attention_scores(query, key, scale=by), visible
         )
-        return change(WRITTEN_OUT["mix"], shares, value)
+        return change(seams.mix, shares, value)
 
     cut_attend(patch, attended)
 
 
-def _grouped(x: Tensor, heads: int) -> Tensor:
-    return x.repeat_interleave(heads // x.shape[1], dim=1)
-
-
-def _joined(x: Tensor) -> Tensor:
-    return x.transpose(1, 2).flatten(2)
-
-
-def _split(x: Tensor, width: int) -> Tensor:
-    return x.view(*x.shape[:2], -1, width).transpose(1, 2)
-
-
 def _around_attend(
-    patch: Patch, groups: Callable[..., Any] = _grouped, join: Callable[..., Any] = _joined
+    patch: Patch, groups: Callable[..., Any] = seams.groups, join: Callable[..., Any] = seams.join
 ) -> None:
     def attend(
         self: MultiHeadAttention,
@@ -129,7 +114,7 @@ def cut_split(patch: Patch, change: Change) -> None:
     """The seam between a projection and its heads."""
 
     def project(self: MultiHeadAttention, x: Tensor) -> tuple[Tensor, ...]:
-        joined = change(_split, self.qkv(x), self.head_width)
+        joined = change(seams.split, self.qkv(x), self.head_width)
         query, key, value = joined.split([self.heads, self.kv_heads, self.kv_heads], dim=1)
         return self.query_norm(query), self.key_norm(key), value
 
@@ -233,9 +218,9 @@ def cut_padding(patch: Patch, change: Change) -> None:
 
 def cut_groups(patch: Patch, change: Change) -> None:
     """The seam between key heads and query heads."""
-    _around_attend(patch, groups=partial(change, _grouped))
+    _around_attend(patch, groups=partial(change, seams.groups))
 
 
 def cut_join(patch: Patch, change: Change) -> None:
     """The seam between heads and the output projection."""
-    _around_attend(patch, join=partial(change, _joined))
+    _around_attend(patch, join=partial(change, seams.join))

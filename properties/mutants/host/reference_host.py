@@ -6,7 +6,6 @@ import inspect
 from functools import partial, wraps
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from theodolite.properties.mutants.host.reference_attention import (
@@ -28,10 +27,12 @@ from theodolite.properties.mutants.host.reference_attention import (
 from theodolite.properties.mutants.host.seams import (
     Change,
     Host,
-    Parts,
     built,
+    extend,
     method,
     part,
+    pre_norm,
+    swiglu,
     whole,
 )
 from theodolite.properties.mutants.patching import Patch
@@ -61,16 +62,11 @@ def _norm(patch: Patch, change: Change) -> None:
 def _block(patch: Patch, change: Change) -> None:
     original = Block.forward
 
-    def own(x: Tensor, first: Any, attending: Any, second: Any, feed_forward: Any) -> Tensor:
-        x = x + attending(first(x))
-        out: Tensor = x + feed_forward(second(x))
-        return out
-
     def forward(self: Block, x: Tensor, **options: Any) -> Any:
         if not self.pre_norm:
             return original(self, x, **options)
         return change(
-            own,
+            pre_norm,
             x,
             self.attention_norm,
             partial(self.attention, **options),
@@ -82,26 +78,18 @@ def _block(patch: Patch, change: Change) -> None:
 
 
 def _gate(patch: Patch, change: Change) -> None:
-    def own(gate: Tensor, up: Tensor) -> Tensor:
-        return torch.nn.functional.silu(gate) * up
-
     def forward(self: SwiGLU, x: Tensor) -> Any:
-        return self.down(change(own, self.gate(x), self.up(x)))
+        return self.down(change(swiglu, self.gate(x), self.up(x)))
 
     patch.method(SwiGLU, "forward", forward)
 
 
 def _extend(patch: Patch, change: Change) -> None:
-    def own(past_key: Any, past_value: Any, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        if past_key is None:
-            return key, value
-        return torch.cat((past_key, key), -2), torch.cat((past_value, value), -2)
-
-    def extend(self: LayerCache, key: Tensor, value: Tensor) -> Any:
-        self.key, self.value = change(own, self.key, self.value, key, value)
+    def extended(self: LayerCache, key: Tensor, value: Tensor) -> Any:
+        self.key, self.value = change(extend, self.key, self.value, key, value)
         return self.key, self.value
 
-    patch.method(LayerCache, "extend", extend)
+    patch.method(LayerCache, "extend", extended)
 
 
 def _loss(patch: Patch, change: Change) -> None:
@@ -134,38 +122,20 @@ def _distribution(patch: Patch, change: Change) -> None:
     patch.replace(original, distribution)
 
 
-_WRITING = {
-    name
-    for name, parameter in inspect.signature(generation.generate).parameters.items()
-    if parameter.kind is parameter.KEYWORD_ONLY
-}
-
-
 def _generate(patch: Patch, change: Change) -> None:
     original = generation.generate
 
     @wraps(original)
     def generate(*given: Any, **named: Any) -> Any:
-        gpt, ids, count, *rest = inspect.signature(original).bind(*given, **named).args
-        options = {name: value for name, value in named.items() if name in _WRITING}
+        bound = inspect.signature(original).bind(*given, **named)
+        gpt, ids, count = bound.args
 
         def go_on(tokens: Tensor, length: int, chosen: dict[str, Any]) -> Tensor:
-            return original(gpt, tokens, length, *rest, **chosen)
+            return original(gpt, tokens, length, **chosen)
 
-        return change(go_on, ids, count, options)
+        return change(go_on, ids, count, bound.kwargs)
 
     patch.replace(original, generate)
-
-
-def _parts(gpt: Any) -> Parts:
-    return Parts(
-        gpt,
-        gpt.embedding,
-        gpt.head,
-        gpt,
-        "blocks",
-        gpt.norm,
-    )
 
 
 REFERENCE = Host(
@@ -202,7 +172,7 @@ REFERENCE = Host(
         "feed_forward": method(SwiGLU, "forward"),
         "gate": _gate,
         "forward": whole(GPT),
-        "built": built(GPT, _parts),
+        "built": built(GPT, embedding="embedding", head="head", blocks="blocks", final_norm="norm"),
         "loss": _loss,
         "extend": _extend,
         "distribution": _distribution,

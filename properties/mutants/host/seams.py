@@ -47,6 +47,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from theodolite.fixtures.subject import Subject
@@ -193,8 +194,19 @@ def whole(owner: type, name: str = "forward") -> Cut:
     return cut
 
 
-def built(owner: type, parts: Callable[[Any], Parts]) -> Cut:
-    """The seam is the moment at which the model has been made."""
+def built(owner: type, *, embedding: str, head: str, blocks: str, final_norm: str) -> Cut:
+    """The seam is the moment at which the model has been made, its parts having these names."""
+
+    def parts(model: Any) -> Parts:
+        place, _, name = blocks.rpartition(".")
+        return Parts(
+            model=model,
+            embedding=model.get_submodule(embedding),
+            head=model.get_submodule(head),
+            owner=model.get_submodule(place),
+            blocks=name,
+            final_norm=model.get_submodule(final_norm),
+        )
 
     def cut(patch: Patch, change: Change) -> None:
         patch.after_init(owner, lambda model: change(lambda _: None, parts(model)))
@@ -202,7 +214,7 @@ def built(owner: type, parts: Callable[[Any], Parts]) -> Cut:
     return cut
 
 
-# -- attention written out ---------------------------------------------------------------------
+# -- pieces written out ------------------------------------------------------------------------
 
 
 def scale(query: Tensor) -> float:
@@ -215,11 +227,14 @@ def scores(query: Tensor, key: Tensor, factor: float) -> Tensor:
     return query @ key.transpose(-2, -1) * factor
 
 
+def hidden(found: Tensor, visible: Tensor | None) -> Tensor:
+    """Scores whose exponential is 0 where they are hidden; a row that sees nothing stays finite."""
+    return found if visible is None else found.masked_fill(~visible, torch.finfo(found.dtype).min)
+
+
 def weights(found: Tensor, visible: Tensor | None) -> Tensor:
     """Softmax over the visible keys."""
-    if visible is not None:
-        found = found.masked_fill(~visible, torch.finfo(found.dtype).min)
-    return found.softmax(dim=-1)
+    return hidden(found, visible).softmax(dim=-1)
 
 
 def mix(shares: Tensor, value: Tensor) -> Tensor:
@@ -255,6 +270,42 @@ def written_out(attending: Cut) -> dict[str, Cut]:
         return cut
 
     return {seam: inside(seam) for seam in WRITTEN_OUT}
+
+
+def groups(x: Tensor, heads: int) -> Tensor:
+    """Each key head for its group of neighbouring query heads."""
+    return x.repeat_interleave(heads // x.shape[1], dim=1)
+
+
+def split(x: Tensor, width: int) -> Tensor:
+    """(B, T, H·d) -> (B, H, T, d)."""
+    return x.view(*x.shape[:2], -1, width).transpose(1, 2)
+
+
+def join(x: Tensor) -> Tensor:
+    """(B, H, T, d) -> (B, T, H·d)."""
+    return x.transpose(1, 2).flatten(2)
+
+
+def pre_norm(x: Tensor, first: Any, attention: Any, second: Any, feed_forward: Any) -> Tensor:
+    """A block, its branches reading through their norms."""
+    x = x + attention(first(x))
+    out: Tensor = x + feed_forward(second(x))
+    return out
+
+
+def swiglu(gate: Tensor, up: Tensor) -> Tensor:
+    """SiLU(gate) · up."""
+    return F.silu(gate) * up
+
+
+def extend(
+    past_key: Tensor | None, past_value: Tensor | None, key: Tensor, value: Tensor
+) -> tuple[Tensor, Tensor]:
+    """What was kept, then what is new."""
+    if past_key is None or past_value is None:
+        return key, value
+    return torch.cat((past_key, key), -2), torch.cat((past_value, value), -2)
 
 
 def triangle(queries: int, keys: int) -> Tensor:
