@@ -57,13 +57,11 @@ def test_train_mode_without_dropout_computes_what_eval_mode_does(view: View) -> 
         model.eval()
     if not torch.equal(logits, again):
         not_applicable("in train mode it draws random numbers, without dropout too")
-    judge(
+    _judge_same(
+        view,
+        ids,
         logits,
-        view.logits(ids),
-        bound=view.relation_bound,
         says="train mode without dropout gives the logits of eval mode",
-        axes=("row", "position", "token"),
-        where={"view": view.name},
         remedy="do both paths read mask, bias and scale alike? Where it is meant, expect this "
         "failure, with the reason.",
         cause="modes-differ",
@@ -88,13 +86,11 @@ def test_a_compiled_model_gives_the_same_logits(view: View) -> None:
         not_applicable(f"it does not compile here: {_first_line(error)}")
     finally:
         torch.compiler.reset()
-    judge(
+    _judge_same(
+        view,
+        ids,
         logits,
-        view.logits(ids),
-        bound=view.relation_bound,
         says="the compiled model gives the logits of the plain one",
-        axes=("row", "position", "token"),
-        where={"view": view.name},
         remedy="does it ask whether it is being compiled, or keep something of the first call?",
         cause="compiled-differs",
     )
@@ -107,15 +103,29 @@ def test_an_exported_program_gives_the_same_logits(view: View) -> None:
     """Through torch.export, on other tokens than those that it was traced with."""
     first, ids = view.random_ids(2, seed=1), view.random_ids(2)
     exported = _export(view, first)
-    judge(
+    _judge_same(
+        view,
+        ids,
         view.subject.outside(lambda: exported(ids.to(view.subject.device)), ids),
-        view.logits(ids),
-        bound=view.relation_bound,
         says="the exported program gives the logits of the model",
-        axes=("row", "position", "token"),
-        where={"view": view.name},
         remedy="is a tensor made from the values of the first tokens, and kept as a constant?",
         cause="exported-differs",
+    )
+
+
+def _judge_same(
+    view: View, ids: Tensor, logits: Tensor, *, says: str, remedy: str, cause: str
+) -> None:
+    """Require of the logits (B, T, V) that another way of running gave: they are the view's own."""
+    judge(
+        logits,
+        view.logits(ids),
+        bound=view.relation_bound,
+        says=says,
+        axes=("row", "position", "token"),
+        where={"view": view.name},
+        remedy=remedy,
+        cause=cause,
     )
 
 
