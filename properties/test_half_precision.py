@@ -159,10 +159,12 @@ def _near(view: View, seed: int) -> list[Place]:
 
 
 def _far(view: View, length: int | None, start: int | None, seed: int) -> list[Place]:
-    return [
-        *(_at(view, place, seed) for place in (start,) if place is not None),
-        *(_end_of(view, many, seed) for many in (length,) if many is not None),
-    ]
+    places = []
+    if start is not None:
+        places.append(_at(view, start, seed))
+    if length is not None:
+        places.append(_end_of(view, length, seed))
+    return places
 
 
 def _at(view: View, start: int, seed: int) -> Place:
