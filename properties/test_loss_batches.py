@@ -12,7 +12,7 @@ from torch import Tensor
 from theodolite.fixtures.errors import SubjectError
 from theodolite.fixtures.judging import judge, not_applicable
 from theodolite.fixtures.own_loss import Fit, fit_of, gradient_of, ignored_target, loss_of
-from theodolite.fixtures.padding import padding_of, ragged, reads_padded
+from theodolite.fixtures.padding import Ragged, padding_of, ragged, reads_padded
 from theodolite.fixtures.views import View
 from theodolite.properties import claim
 
@@ -50,7 +50,7 @@ def test_more_padding_does_not_change_the_loss(view: View) -> None:
         if side == "left":  # padding before it would have to predict a text's first token
             counted = batch.real & (batch.real.cumsum(1) > 1)
         targets = torch.where(counted, view.subject.random_ids(3, lengths[0], seed=9), index)
-        extra = _told(view, batch.real) if masked else {}
+        extra = _told(view, batch) if masked else {}
         less, _ = loss_of(view, batch.ids, targets, **extra)
         filler = view.random_ids(3, _MORE, seed=5)
         ids, more = (
@@ -59,7 +59,7 @@ def test_more_padding_does_not_change_the_loss(view: View) -> None:
         )
         if masked:
             real = _beside(side, batch.real, torch.zeros_like(filler, dtype=torch.bool))
-            extra = _told(view, real)
+            extra = _told(view, Ragged(batch.texts, ids, real))
         padded, _ = loss_of(view, ids, more, **extra)
         judge(
             padded,
@@ -149,12 +149,11 @@ def test_a_loss_that_is_told_how_many_tokens_a_step_has_divides_by_them(view: Vi
     )
 
 
-def _told(view: View, real: Tensor) -> dict[str, Any]:
-    """What says where tokens are real (B, T): a mask, and positions where forward takes them."""
-    extra = padding_of(view.subject).mask(real, view.subject)
+def _told(view: View, batch: Ragged) -> dict[str, Any]:
+    """What says where tokens are real: a mask, and positions where forward takes them."""
+    extra = padding_of(view.subject).mask(batch.real, view.subject)
     if view.subject.positions is not None:
-        positions = (real.long().cumsum(-1) - 1).clamp(min=0)
-        extra[view.subject.positions] = positions.to(view.subject.device)
+        extra[view.subject.positions] = batch.positions.to(view.subject.device)
     return extra
 
 
