@@ -25,11 +25,25 @@ NO_GRADIENT = 1e-6
 """Share of the experts' gradient below which the router's is none: rounding of some 1e3 terms."""
 
 _BATCHES = 2
+"""Batches of random tokens besides those of the view, before a score is raised by hand."""
+
 _ROUTED = 8
+"""Batches of random tokens that a router may need to get a gradient."""
+
 _LOUD = 100.0
+"""A score raised by so much leaves the others a share of e⁻¹⁰⁰ or so."""
+
 _STEP = 0.05
+"""How much a score is raised: a share w of a softmax grows by a factor of about 1 + 0.05(1 - w)."""
+
 _FALLS = 1e-3
+"""Relative fall of a share that is none: float32 rounds a sum of hundreds of terms to 1e-5.
+
+A share that belongs to another expert falls by 0.05w, w being the share of the one that was scored.
+"""
+
 _TRIED = 16
+"""Experts, or pairs of a token and an expert, that are tried at most in one mixture."""
 
 
 @sharpened
