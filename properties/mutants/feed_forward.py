@@ -8,18 +8,14 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor
 
+from theodolite.properties.mutants.host import REFERENCE
 from theodolite.properties.mutants.registry import Patch, mutant
 from theodolite.reference import feed_forward
 
 
 def _replace_gating(patch: Patch, hidden_of: Any) -> None:
     """Let ``hidden_of(gate, up)`` be what SwiGLU's last matrix is given."""
-
-    def forward(self: feed_forward.SwiGLU, x: Tensor) -> Tensor:
-        out: Tensor = self.down(hidden_of(self.gate(x), self.up(x)))
-        return out
-
-    patch.method(feed_forward.SwiGLU, "forward", forward)
+    REFERENCE.wrap("gate", lambda _, gate, up: hidden_of(gate, up), patch)
 
 
 def _replace_activation(patch: Patch, activation: Any) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from theodolite.properties.mutants.host import REFERENCE
 from theodolite.properties.mutants.registry import Patch, mutant
 from theodolite.reference import attention, parameters
 from theodolite.reference.attention import MultiHeadAttention
@@ -18,31 +19,28 @@ from theodolite.reference.model import GPT
 Count = parameters.ParameterCount
 
 
-def _with_blocks(patch: Patch, order: Callable[[list[nn.Module]], list[nn.Module]]) -> None:
+def with_blocks(patch: Patch, order: Callable[[list[nn.Module]], list[nn.Module]]) -> None:
     """Run the blocks in another order."""
-    original = GPT.forward
 
-    def forward(self: GPT, ids: Tensor, *given: Any, **named: Any) -> Any:
-        blocks = self.blocks
-        self.blocks = nn.ModuleList(order(list(blocks)))
+    def change(go_on: Callable[[Tensor], Any], gpt: GPT, ids: Tensor) -> Any:
+        blocks = gpt.blocks
+        gpt.blocks = nn.ModuleList(order(list(blocks)))
         try:
-            return original(self, ids, *given, **named)
+            return go_on(ids)
         finally:
-            self.blocks = blocks
+            gpt.blocks = blocks
 
-    patch.method(GPT, "forward", forward)
+    REFERENCE.wrap("forward", change, patch)
 
 
 def _change_logits(patch: Patch, change: Callable[[Tensor], Tensor]) -> None:
-    original = GPT.forward
-
-    def forward(self: GPT, ids: Tensor, *given: Any, **named: Any) -> Any:
-        result = original(self, ids, *given, **named)
+    def forward(go_on: Callable[[Tensor], Any], _: GPT, ids: Tensor) -> Any:
+        result = go_on(ids)
         if isinstance(result, tuple):
             return change(result[0]), result[1]
         return change(result)
 
-    patch.method(GPT, "forward", forward)
+    REFERENCE.wrap("forward", forward, patch)
 
 
 def _change_count(patch: Patch, change: Callable[[GPTConfig, Count], Count]) -> None:
@@ -53,13 +51,13 @@ def _change_count(patch: Patch, change: Callable[[GPTConfig, Count], Count]) -> 
 @mutant("blocks-in-reverse", component="residual", breaks=("GPT-1",))
 def _(patch: Patch) -> None:
     """The last block runs first."""
-    _with_blocks(patch, lambda blocks: blocks[::-1])
+    with_blocks(patch, lambda blocks: blocks[::-1])
 
 
 @mutant("last-block-left-out", component="residual", breaks=("GPT-1",))
 def _(patch: Patch) -> None:
     """The loop over the blocks ends one too early."""
-    _with_blocks(patch, lambda blocks: blocks[:-1])
+    with_blocks(patch, lambda blocks: blocks[:-1])
 
 
 @mutant("logits-of-the-last-position-only", component="shape", breaks=("GPT-1",))
@@ -166,7 +164,7 @@ def _(patch: Patch) -> None:
 @mutant("one-block-for-all", component="parameters", breaks=("GPT-1",))
 def _(patch: Patch) -> None:
     """The first block runs as often as there are blocks; the others never do."""
-    _with_blocks(patch, lambda blocks: blocks[:1] * len(blocks))
+    with_blocks(patch, lambda blocks: blocks[:1] * len(blocks))
 
 
 @mutant("feed-forward-before-attention", component="residual", breaks=("GPT-1",))

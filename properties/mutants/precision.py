@@ -9,8 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from theodolite.properties.mutants.host import REFERENCE
 from theodolite.properties.mutants.registry import Patch, mutant
-from theodolite.reference import attention, feed_forward, rotary
+from theodolite.reference import attention, rotary
 from theodolite.reference.block import Block
 from theodolite.reference.model import GPT
 from theodolite.reference.norm import RMSNorm
@@ -136,13 +137,7 @@ class _Gated(torch.autograd.Function):
 @mutant("gate-backward-by-hand", component="gradient", breaks=("AUD-12",))
 def _(patch: Patch) -> None:
     """SwiGLU's own backward takes σ for the derivative of SiLU."""
-
-    def forward(self: feed_forward.SwiGLU, x: Tensor) -> Tensor:
-        hidden: Tensor = _Gated.apply(self.gate(x), self.up(x))  # type: ignore[no-untyped-call]
-        out: Tensor = self.down(hidden)
-        return out
-
-    patch.method(feed_forward.SwiGLU, "forward", forward)
+    REFERENCE.wrap("gate", lambda _, gate, up: _Gated.apply(gate, up), patch)  # type: ignore[no-untyped-call]
 
 
 @mutant("norm-statistics-detached", component="gradient", breaks=("AUD-12",))

@@ -8,51 +8,38 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from theodolite.properties.mutants.host import REFERENCE
 from theodolite.properties.mutants.registry import Patch, mutant
 from theodolite.reference import attention
 from theodolite.reference.model import GPT
-
-
-def _around_forward(
-    patch: Patch, change: Callable[[GPT, Callable[..., Any], Tensor, dict[str, Any]], Any]
-) -> None:
-    original = GPT.forward
-
-    def forward(self: GPT, ids: Tensor, targets: Tensor | None = None, **options: Any) -> Any:
-        def go_on(tokens: Tensor, **more: Any) -> Any:
-            return original(self, tokens, targets, **{**options, **more})
-
-        return change(self, go_on, ids, options)
-
-    patch.method(GPT, "forward", forward)
 
 
 @mutant("a-weight-outside-state-dict", component="state", breaks=("AUD-9",))
 def _(patch: Patch) -> None:
     """A random vector that scales the logits is a plain attribute: it is not saved."""
 
-    def keep(self: Any) -> None:
-        self.hidden = torch.rand(self.config.vocabulary)
+    def keep(gpt: Any) -> None:
+        gpt.hidden = torch.rand(gpt.config.vocabulary)
 
-    def change(self: Any, go_on: Callable[..., Any], ids: Tensor, _options: Any) -> Any:
+    def change(go_on: Callable[..., Any], gpt: Any, ids: Tensor) -> Any:
         logits = go_on(ids)
-        return logits if isinstance(logits, tuple) else logits * self.hidden
+        return logits if isinstance(logits, tuple) else logits * gpt.hidden
 
     patch.after_init(GPT, keep)
-    _around_forward(patch, change)
+    REFERENCE.wrap("forward", change, patch)
 
 
 @mutant("positions-wrap-around", component="shape", breaks=("AUD-11",))
 def _(patch: Patch) -> None:
     """Past 200 tokens only the last 200 are read, and their logits stand in for all."""
 
-    def change(_self: GPT, go_on: Callable[..., Any], ids: Tensor, _options: Any) -> Any:
+    def change(go_on: Callable[..., Any], _: GPT, ids: Tensor) -> Any:
         logits = go_on(ids[:, -200:])
         if isinstance(logits, tuple) or ids.shape[1] <= 200:
             return logits
         return torch.cat([logits, logits[:, : ids.shape[1] - 200]], dim=1)
 
-    _around_forward(patch, change)
+    REFERENCE.wrap("forward", change, patch)
 
 
 @mutant("fused-without-scale", component="backend", breaks=("AUD-7",), source="mlc-ai/mlc-llm#3426")

@@ -7,29 +7,18 @@ from typing import Any
 
 from torch import Tensor
 
+from theodolite.properties.mutants.host import REFERENCE
 from theodolite.properties.mutants.registry import Patch, mutant
 from theodolite.reference.block import Block
 from theodolite.reference.feed_forward import FeedForward
 
 Branch = Callable[[Tensor], Tensor]
-Layer = Callable[[Block, Tensor, Branch, Branch], Tensor]
+Layer = Callable[[Tensor, Branch, Branch, Branch, Branch], Tensor]
 
 
 def _replace_pre_norm(patch: Patch, layer: Layer) -> None:
-    """Compute pre-norm blocks by `layer`; each branch takes what its norm has made."""
-    original = Block.forward
-
-    def forward(self: Block, x: Tensor, **options: Any) -> Tensor:
-        if not self.pre_norm:
-            return original(self, x, **options)
-
-        def attend(normed: Tensor) -> Tensor:
-            attended: Tensor = self.attention(normed, **options)
-            return attended
-
-        return layer(self, x, attend, self.feed_forward)
-
-    patch.method(Block, "forward", forward)
+    """Compute pre-norm blocks by ``layer(x, first norm, attention, second norm, feed-forward)``."""
+    REFERENCE.wrap("block", lambda _, *given: layer(*given), patch)
 
 
 @mutant("norms-exchanged", component="norm", breaks=("RES-4",), source="ml-explore/mlx#1636")
@@ -39,9 +28,9 @@ def _(patch: Patch) -> None:
     The two differ once trained, or where one of their epsilons does.
     """
 
-    def layer(self: Block, x: Tensor, attend: Branch, feed: Branch) -> Tensor:
-        x = x + attend(self.attention_norm(x))
-        return x + feed(self.attention_norm(x))
+    def layer(x: Tensor, norm: Branch, attend: Branch, _: Branch, feed: Branch) -> Tensor:
+        x = x + attend(norm(x))
+        return x + feed(norm(x))
 
     _replace_pre_norm(patch, layer)
 
@@ -50,10 +39,9 @@ def _(patch: Patch) -> None:
 def _(patch: Patch) -> None:
     """The norm stands at the branch's exit: x + norm(f(x))."""
 
-    def layer(self: Block, x: Tensor, attend: Branch, feed: Branch) -> Tensor:
-        x = x + self.attention_norm(attend(x))
-        normed: Tensor = self.feed_forward_norm(feed(x))
-        return x + normed
+    def layer(x: Tensor, first: Branch, attend: Branch, second: Branch, feed: Branch) -> Tensor:
+        x = x + first(attend(x))
+        return x + second(feed(x))
 
     _replace_pre_norm(patch, layer)
 
@@ -62,9 +50,9 @@ def _(patch: Patch) -> None:
 def _(patch: Patch) -> None:
     """The trunk is brought back to RMS 1 at the end of each block."""
 
-    def layer(self: Block, x: Tensor, attend: Branch, feed: Branch) -> Tensor:
-        x = x + attend(self.attention_norm(x))
-        x = x + feed(self.feed_forward_norm(x))
+    def layer(x: Tensor, first: Branch, attend: Branch, second: Branch, feed: Branch) -> Tensor:
+        x = x + attend(first(x))
+        x = x + feed(second(x))
         return x / x.square().mean(dim=-1, keepdim=True).sqrt()
 
     _replace_pre_norm(patch, layer)

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from theodolite.properties.mutants.host import REFERENCE
 from theodolite.properties.mutants.registry import Patch, mutant
 from theodolite.reference import model, rotary
 from theodolite.reference.positions import sinusoidal
@@ -16,19 +17,11 @@ from theodolite.reference.rotary import Rotation
 def _replace_angles(patch: Patch, angles_of: Any) -> None:
     """Let `rotation_at` take its angles from ``angles_of(positions, frequencies)``."""
 
-    def rotation_at(
-        positions: Tensor,
-        width: int,
-        *,
-        base: float = 10000.0,
-        pairing: rotary.Pairing = "interleaved",
-        interpolation: float = 1.0,
-    ) -> Rotation:
-        frequencies = rotary.rotary_frequencies(width, base=base, interpolation=interpolation)
+    def change(_: Any, positions: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:
         angles = angles_of(positions, frequencies)
-        return Rotation(angles.cos(), angles.sin(), pairing)
+        return angles.cos(), angles.sin()
 
-    patch.replace(rotary.rotation_at, rotation_at)
+    REFERENCE.wrap("angles", change, patch)
 
 
 @mutant(
