@@ -51,10 +51,14 @@ class AttentionCuts:
         """The seams "project", "split", "rotary" and "join" of llama's attention."""
 
         def cut(patch: Patch, change: Change) -> None:
-            own = {"project": None, "split": seams.split, "rotary": _rotate, "join": seams.join}
-            steps = SimpleNamespace(**own)
-            if seam != "project":
-                setattr(steps, seam, partial(change, own[seam]))
+            pieces: dict[str, Callable[..., Any]] = {
+                "split": seams.split,
+                "rotary": _rotate,
+                "join": seams.join,
+            }
+            if seam in pieces:
+                pieces[seam] = partial(change, pieces[seam])
+            steps = SimpleNamespace(**pieces)
 
             def project(self: Any, x: Tensor) -> tuple[Tensor, ...]:
                 return tuple(
@@ -70,16 +74,12 @@ class AttentionCuts:
                 cache: Any = None,
                 **options: Any,
             ) -> Any:
-                projected = partial(project, attention)
-                if seam == "project":
-                    query, key, value = change(projected, hidden_states)
-                else:
-                    query, key, value = projected(hidden_states)
+                own = partial(project, attention)
+                ask = partial(change, own) if seam == "project" else own
+                query, key, value = ask(hidden_states)
                 cosine, sine = (each.chunk(2, -1)[0][:, None] for each in position_embeddings)
-                query, key, value = steps.rotary(query, key, value, cosine, sine)
-                if cache is not None:
-                    key, value = cache.update(key, value, attention.layer_idx)
-                mean = self._mean(attention, query, key, value, attention_mask, options)
+                turned = steps.rotary(query, key, value, cosine, sine)
+                mean = self._mean(attention, turned, cache, attention_mask, options)
                 return attention.o_proj(steps.join(mean.transpose(1, 2))), None
 
             patch.method(self.of("Attention"), "forward", forward)
@@ -103,14 +103,9 @@ class AttentionCuts:
                 attention_mask: Any = None,
                 **options: Any,
             ) -> Any:
-                projected = partial(project, attention)
-                if seam == "project":
-                    query, key, value = change(projected, hidden_states)
-                else:
-                    query, key, value = projected(hidden_states)
-                if cache is not None:
-                    key, value = cache.update(key, value, attention.layer_idx)
-                mean = self._mean(attention, query, key, value, attention_mask, options)
+                own = partial(project, attention)
+                ask = partial(change, own) if seam == "project" else own
+                mean = self._mean(attention, ask(hidden_states), cache, attention_mask, options)
                 joined = attention.c_proj(join(mean.transpose(1, 2)))
                 return attention.resid_dropout(joined), None
 
@@ -118,10 +113,11 @@ class AttentionCuts:
 
         return cut
 
-    def _mean(
-        self, attention: Any, query: Tensor, key: Tensor, value: Tensor, mask: Any, options: Any
-    ) -> Tensor:
-        """What the library's own attention gives, (B, T, H, d)."""
+    def _mean(self, attention: Any, projected: Any, cache: Any, mask: Any, options: Any) -> Tensor:
+        """What the library's own attention gives, of the cache too, (B, T, H, d)."""
+        query, key, value = projected
+        if cache is not None:
+            key, value = cache.update(key, value, attention.layer_idx)
         attend = self.module.ALL_ATTENTION_FUNCTIONS.get_interface(
             attention.config._attn_implementation, self.module.eager_attention_forward
         )

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from theodolite.properties.mutants.host.seams import hidden
 from theodolite.properties.mutants.registry import portable
 
 Part = Callable[[Tensor], Tensor]
@@ -59,10 +60,7 @@ def _(original: Callable[..., Tensor], query: Tensor, key: Tensor, scale: float)
 )
 def _(original: Callable[..., Tensor], scores: Tensor, visible: Tensor | None) -> Tensor:
     """The largest visible score of a row is taken from all of its scores."""
-    seen = (
-        scores if visible is None else scores.masked_fill(~visible, torch.finfo(scores.dtype).min)
-    )
-    return original(scores - seen.amax(-1, keepdim=True).detach(), visible)
+    return original(scores - hidden(scores, visible).amax(-1, keepdim=True).detach(), visible)
 
 
 @portable(
@@ -74,9 +72,7 @@ def _(original: Callable[..., Tensor], scores: Tensor, visible: Tensor | None) -
 )
 def _(original: Callable[..., Tensor], scores: Tensor, visible: Tensor | None) -> Tensor:
     """Hidden scores become the lowest finite number, not -infinity."""
-    if visible is not None:
-        scores = scores.masked_fill(~visible, torch.finfo(scores.dtype).min)
-    return original(scores, None)
+    return original(hidden(scores, visible), None)
 
 
 @portable(
@@ -89,9 +85,7 @@ def _(original: Callable[..., Tensor], scores: Tensor, visible: Tensor | None) -
 def _(original: Callable[..., Tensor], scores: Tensor, visible: Tensor | None) -> Tensor:
     """Weights are the exponential of the log-softmax."""
     del original
-    if visible is not None:
-        scores = scores.masked_fill(~visible, torch.finfo(scores.dtype).min)
-    return scores.log_softmax(-1).exp()
+    return hidden(scores, visible).log_softmax(-1).exp()
 
 
 @portable(
@@ -104,8 +98,7 @@ def _(original: Callable[..., Tensor], scores: Tensor, visible: Tensor | None) -
 def _(original: Callable[..., Tensor], scores: Tensor, visible: Tensor | None) -> Tensor:
     """The denominator has one more: weights sum to less than 1."""
     del original
-    if visible is not None:
-        scores = scores.masked_fill(~visible, torch.finfo(scores.dtype).min)
+    scores = hidden(scores, visible)
     joined = torch.cat((scores, torch.zeros_like(scores[..., :1])), -1)
     return joined.softmax(-1)[..., :-1]
 

@@ -21,6 +21,10 @@ def _over(x: Tensor, axes: tuple[int, ...], eps: float, *, centred: bool) -> Ten
     return x * torch.rsqrt(x.square().mean(axes, keepdim=True) + eps)
 
 
+def _by_deviation(x: Tensor, eps: float) -> Tensor:
+    return x * torch.rsqrt(x.var(-1, keepdim=True, unbiased=False) + eps)
+
+
 @portable(
     "norm-multiplies-by-the-rms",
     seam="norm",
@@ -50,8 +54,7 @@ def _(
 ) -> Tensor:
     """The vector is divided by its standard deviation, the mean taken out."""
     del original
-    variance = x.var(-1, keepdim=True, unbiased=False)
-    return _finished(x * torch.rsqrt(variance + eps), weight, bias)
+    return _finished(_by_deviation(x, eps), weight, bias)
 
 
 @portable(
@@ -122,8 +125,7 @@ def _(
 ) -> Tensor:
     """The mean is left in, and the standard deviation divides."""
     del original
-    variance = x.var(-1, keepdim=True, unbiased=False)
-    return _finished(x * torch.rsqrt(variance + eps), weight, bias)
+    return _finished(_by_deviation(x, eps), weight, bias)
 
 
 @portable("norm-over-time-in-the-model", seam="norm", component="norm", breaks=("ATT-4", "AUD-2"))

@@ -8,14 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from theodolite.properties.mutants.host.seams import hidden
 from theodolite.properties.mutants.registry import portable
-
-
-def _hidden(scores: Tensor, visible: Tensor | None) -> Tensor:
-    """Scores whose exponential is 0 where they are hidden; a row that sees nothing stays finite."""
-    return (
-        scores if visible is None else scores.masked_fill(~visible, torch.finfo(scores.dtype).min)
-    )
 
 
 @portable(
@@ -70,7 +64,7 @@ def _(original: Callable[..., Tensor], scores: Tensor, visible: Tensor | None) -
 def _(original: Callable[..., Tensor], scores: Tensor, visible: Tensor | None) -> Tensor:
     """Softmax runs over the queries of one key."""
     del original
-    scores = _hidden(scores, visible)
+    scores = hidden(scores, visible)
     return scores.softmax(-2).nan_to_num()
 
 
@@ -78,7 +72,7 @@ def _(original: Callable[..., Tensor], scores: Tensor, visible: Tensor | None) -
 def _(original: Callable[..., Tensor], scores: Tensor, visible: Tensor | None) -> Tensor:
     """Weights of one key sum to 1 over the heads, not over the keys of one query."""
     del original
-    scores = _hidden(scores, visible)
+    scores = hidden(scores, visible)
     return scores.softmax(-3 if scores.dim() > 3 else -1).nan_to_num()
 
 
@@ -92,7 +86,7 @@ def _(original: Callable[..., Tensor], scores: Tensor, visible: Tensor | None) -
 def _(original: Callable[..., Tensor], scores: Tensor, visible: Tensor | None) -> Tensor:
     """Softmax runs over the rows of the batch and their heads."""
     del original
-    scores = _hidden(scores, visible)
+    scores = hidden(scores, visible)
     return scores.flatten(0, -3).softmax(0).view_as(scores).nan_to_num()
 
 

@@ -102,9 +102,8 @@ def _(original: Callable[..., Tensor], ids: Tensor, count: int, options: dict[st
 @portable("seed-has-no-say", seam="generate", component="generation", breaks=("GEN-1",))
 def _(original: Callable[..., Tensor], ids: Tensor, count: int, options: dict[str, Any]) -> Tensor:
     """Drawing is seeded by the clock, whatever the caller's seed."""
-    for name in ("generator",):
-        if options.get(name) is not None:
-            options[name].seed()
+    if options.get("generator") is not None:
+        options["generator"].seed()
     torch.seed()
     return original(ids, count, options)
 
