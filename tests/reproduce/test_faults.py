@@ -10,7 +10,7 @@ import serving_faults
 
 MODELS = Path(faults.__file__).parent / "models"
 LONGEST = 32
-INSIDE = ("inside", "heads", "rope", "norm", "feed_forward", "residual", "assembly")
+INSIDE = ("inside", "heads", "rope", "norm", "feed_forward", "residual", "assembly", "batch")
 SERVING = ("cache", "padding", "positions", "loss", "generation", "init", "tying")
 WITHOUT = {
     "inside.sinks",  # what a sink weighs takes more than a few lines to read off
