@@ -65,8 +65,3 @@ def _measured(check: Check) -> str:
         return ""
     bound = "" if check.bound is None else f" against a bound of {check.bound:.3g}"
     return f"{check.measured:.3g}{bound}"
-
-
-def named_claim(check: Check) -> str:
-    """The ids of a check's claims."""
-    return ", ".join(check.claims) or check.id

@@ -9,7 +9,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from theodolite.explanation import named_claim
 from theodolite.fixtures.subject import Subject
 from theodolite.report import Check, Report
 from theodolite.reproduce.construction import Construction, Unwritable, constructions
@@ -187,7 +186,9 @@ def _readme(report: Report) -> str:
         ),
         "",
     ]
-    lines += [f"- `{Path(c.script).name}` ({named_claim(c)}): {c.expected}" for c in written]
+    for check in written:
+        claims = ", ".join(check.claims) or check.id
+        lines.append(f"- `{Path(check.script).name}` ({claims}): {check.expected}")
     if missing:
         lines += ["", "Without a script (`theodolite audit ... --select CHECK` shows them):", ""]
         lines += [f"- `{check.id}`: {check.no_script}" for check in missing]
