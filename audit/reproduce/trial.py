@@ -18,6 +18,9 @@ from theodolite.fixtures.subject import Subject
 
 _NAME = "<reproduction>"
 
+_FAR = 10
+"""A measurement so many times its bound is no matter of where exactly the bound stands."""
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -87,4 +90,4 @@ def _clear(scope: dict[str, Any]) -> bool:
     measured, bound = scope.get("measured"), scope.get("bound")
     if not isinstance(measured, int | float) or not isinstance(bound, int | float):
         return True
-    return not measured <= 10 * bound
+    return not measured <= _FAR * bound
