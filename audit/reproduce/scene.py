@@ -12,8 +12,10 @@ from torch import Tensor, nn
 
 from theodolite.fixtures.calling import find_logits, find_scalar
 from theodolite.fixtures.embedding import EmbeddingProbe
-from theodolite.fixtures.padding import Padding
-from theodolite.fixtures.subject import PADDING_VALUES, Subject
+from theodolite.fixtures.flags import flags_of
+from theodolite.fixtures.padding import Padding, padding_of
+from theodolite.fixtures.subject import Subject
+from theodolite.fixtures.tensors import tensors_in
 from theodolite.report import Check
 
 _FILLINGS = {
@@ -27,6 +29,10 @@ _FILLINGS = {
 }
 
 _LENGTHS = (2, 3, 4, 5, 7, 9, 13)
+
+_AMPLIFIED = 200
+"""Factor on the weights of an amplified model: of its square, 4e4, on the product of queries and
+keys, `theodolite.fixtures.views.AMPLIFICATION`, 1e4, is a quarter."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,12 +87,7 @@ class Scene:
     @cached_property
     def padding(self) -> Padding | None:
         """How the subject is told which tokens are padding, or None."""
-        found = self.subject.padding
-        if found is None:
-            return None
-        keyword, real = found
-        hidden = next(h for r, h in PADDING_VALUES if r == real and type(r) is type(real))
-        return Padding(keyword, real, hidden)
+        return None if self.subject.padding is None else padding_of(self.subject)
 
     def mask(self, real: list[list[bool]]) -> str:
         """A padding mask as source."""
@@ -181,7 +182,7 @@ def place_of(output: Any, wanted: Tensor) -> str:
 
 def _reshaped(output: Any, found: Tensor) -> str:
     """What brings logits of another layout to (B, T, V), as source."""
-    for tensor in _tensors(output):
+    for tensor in tensors_in(output):
         if tensor.data_ptr() != found.data_ptr():
             continue
         if tensor.shape == found.shape:
@@ -194,17 +195,6 @@ def _reshaped(output: Any, found: Tensor) -> str:
     return ""
 
 
-def _tensors(output: Any) -> Iterator[Tensor]:
-    parts = [output]
-    if isinstance(output, Mapping):
-        parts = list(output.values())
-    elif isinstance(output, (tuple, list)):
-        parts = list(output)
-    elif not isinstance(output, Tensor) and hasattr(output, "__dict__"):
-        parts = list(vars(output).values())
-    yield from (part for part in parts if isinstance(part, Tensor))
-
-
 def arrangement(scene: Scene, view: str) -> tuple[list[str], list[str], str] | None:
     """How a script brings a model into a view of the subject.
 
@@ -213,7 +203,7 @@ def arrangement(scene: Scene, view: str) -> tuple[list[str], list[str], str] | N
         None where the subject has no such view.
     """
     fixed = any(not p.requires_grad for p in scene.subject.model.parameters())
-    factor = "200 * " if view == "amplified" else ""
+    factor = f"{_AMPLIFIED} * " if view == "amplified" else ""
     half = scene.subject.dtype in (torch.float16, torch.bfloat16)
     learned = (
         "filter(lambda p: p.requires_grad, model.parameters())" if fixed else "model.parameters()"
@@ -229,7 +219,7 @@ def arrangement(scene: Scene, view: str) -> tuple[list[str], list[str], str] | N
         "as given": lambda: ([], [], ""),
         "sharpened": lambda: (sharp, [], ""),
         "amplified": lambda: (sharp, [], ""),
-        "other backend": lambda: ([*sharp, *(switch(scene) or ["raise SystemExit"])], [], ""),
+        "other backend": lambda: ([*sharp, *(switch(scene) or ())], [], ""),
         "train mode": lambda: (
             ["model.train()"],
             ["torch.manual_seed(0)  # the same dropout in every call"],
@@ -257,15 +247,8 @@ def switch(scene: Scene) -> list[str] | None:
         current = getattr(model.config, "_attn_implementation", None)
         other = "sdpa" if current == "eager" else "eager"
         return [f"model.set_attn_implementation({other!r})"]
-    flags = sorted(
-        {
-            name
-            for module in model.modules()
-            for name, value in vars(module).items()
-            if isinstance(value, bool)
-            and any(word in name.lower() for word in ("flash", "sdpa", "fused"))
-        }
-    )
+    found = flags_of(model, ("flash", "sdpa", "fused"))
+    flags = sorted({name for holder, name in found if isinstance(holder, nn.Module)})
     if not flags:
         return None
     return [
