@@ -6,25 +6,21 @@ product of queries and keys, and the weights that meet the values, are T by T.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 
 from torch import nn
 
 from theodolite.reproduce.outputs import FUTURE
-from theodolite.reproduce.relation import INSIDE, Cases, Relation
+from theodolite.reproduce.relation import INSIDE, Case, Cases, Relation, of_cause
 from theodolite.reproduce.scene import Scene
 
-Case = Mapping[str, object]
-
-WATCH = """
+_WATCH = """
 class Watch(torch.overrides.TorchFunctionMode):  # keeps every call of a torch function
     def __torch_function__(self, function, types, args=(), kwargs=None):
         calls.append((function.__name__, args, kwargs or {}, function(*args, **(kwargs or {}))))
         return calls[-1][3]
 
 calls, ids, T = [], $ids, $length
-with Watch():
-    logits(ids)
 """
 
 _SQUARE = 'if "matmul" in name and {}.shape[-2:] == (T, T)'
@@ -136,14 +132,10 @@ def _row(scene: Scene) -> str:
     return lists[0] if lists else ""
 
 
-def of_cause(*causes: str) -> Callable[[Cases], Cases]:
-    """Cases only where the check found one of these causes."""
-    return lambda cases: lambda scene: cases(scene) if scene.check.cause in causes else ()
-
-
-def watching(body: str, cases: Cases) -> Relation:
-    """A relation whose body follows one watched forward on `ids`, T long."""
-    return Relation(WATCH + body, cases, views=INSIDE)
+def watching(body: str, cases: Cases, hooks: str = "", views: tuple[str, ...] = INSIDE) -> Relation:
+    """A relation whose body follows one watched forward on `ids`, T long, behind `hooks`."""
+    run = "with Watch():\n    logits(ids)\n"
+    return Relation(_WATCH + hooks + run + body, cases, views=views, fresh=bool(hooks))
 
 
 SUMS = watching(
@@ -191,17 +183,9 @@ measured = (given[-1].reshape(joined.shape) - joined).abs().max().item()
 bound = $EQUAL * joined.abs().max().item()
 assert measured <= bound, "the output projection gets scrambled heads\"""",
     _projection,
-)
-JOINED = Relation(
-    JOINED.body.replace(
-        "with Watch():",
-        'given, projection = [], model.get_submodule("$projection")\n'
-        "projection.register_forward_pre_hook(lambda module, args: given.append(args[0]))\n"
-        "with Watch():",
-    ),
-    _projection,
-    views=INSIDE,
-    fresh=True,
+    hooks="""given, projection = [], model.get_submodule("$projection")
+projection.register_forward_pre_hook(lambda module, args: given.append(args[0]))
+""",
 )
 ALIKE = watching(
     QK
@@ -226,13 +210,13 @@ n = sum(keys[0])
 assert keys == [[i // n == j // n for i in heads] for j in heads], "groups of heads take turns\"""",
     of_cause("groups-tiled")(_random),
 )
-WINDOW = Relation(
-    WATCH
-    + _WEIGHTS
+WINDOW = watching(
+    _WEIGHTS
     + """i, j = torch.arange(T)[:, None], torch.arange(T)
 wrong = ((w > 0) != ((j <= i) & ($within))).nonzero()
 assert not len(wrong), f"sight differs from a $said at {wrong[0].tolist()}\"""",
     _window,
+    views=(),
 )
 CALLED = Relation(
     """

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from theodolite.fixtures.decoding import Decoder
 from theodolite.reproduce.padded import padded_texts
-from theodolite.reproduce.relation import Relation, same
+from theodolite.reproduce.relation import Case, Relation, of_cause, same
 from theodolite.reproduce.scene import Scene
-
-Case = Mapping[str, object]
 
 _PIECES = ([1, 1], [2, 1], [2, 2], [3, 1, 1], [3, 2, 2], [5, 1, 1, 1])
 
@@ -103,7 +101,7 @@ REFUSED = Relation(
     + "".join(f"    {line}\n" for line in _LOOP.splitlines())
     + """except Exception as error:
     raise AssertionError(f"a token behind a cache is refused: {error}") from error""",
-    lambda scene: _steps(scene) if scene.check.cause == "cache-refused" else (),
+    of_cause("cache-refused")(_steps),
     fresh=True,
 )
 TURNS = Relation(
@@ -147,7 +145,6 @@ def _left_padded(scene: Scene) -> Iterator[Case]:
             "start": _start(decoder, 1),
             "step": _step(scene, decoder)[:-1] + f", {case['keyword']}=mask[:, :end])",
             **_gave(scene, decoder),
-            "length": case["length"],
         }
 
 
@@ -197,7 +194,7 @@ UNMOVED = Relation(
     """ids, places = torch.tensor($ids), torch.arange($length)[None]
 moved = (logits(ids, $keyword=places + $shift) - logits(ids, $keyword=places)).abs().max().item()
 assert moved > 0, "absolute positions do not change the logits\"""",
-    lambda scene: _placed(scene) if scene.check.cause == "absolute-shift" else (),
+    of_cause("absolute-shift")(_placed),
 )
 
 CACHED: dict[str, list[Relation]] = {

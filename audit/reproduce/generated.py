@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from theodolite.fixtures.generating import _LIBRARY_OFF, Writer
 from theodolite.reproduce.padded import padded_texts
-from theodolite.reproduce.relation import Relation
+from theodolite.reproduce.relation import Case, Relation
 from theodolite.reproduce.scene import Scene
-
-Case = Mapping[str, object]
 
 _NEW = 4
 _TIE = 1e-3

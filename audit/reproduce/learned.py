@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from theodolite.reproduce.relation import Relation, once, sequences
+from theodolite.reproduce.relation import Case, Relation, once, sequences
 from theodolite.reproduce.scene import Scene
-
-Case = Mapping[str, object]
 
 
 def _parameters(scene: Scene) -> Iterator[Case]:
@@ -48,12 +46,14 @@ def _builds(scene: Scene) -> Iterator[Case]:
         yield {"build": scene.build, "ids": [ids]}
 
 
-DEAD = Relation(
-    """
-ids, named = torch.tensor($ids), dict(model.named_parameters())
+_BACKWARD = """ids, named = torch.tensor($ids), dict(model.named_parameters())
 loss = torch.nn.functional.cross_entropy(logits(ids)[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
 loss.backward()
-sizes = {n: 0.0 if p.grad is None else p.grad.abs().max().item() for n, p in named.items()}
+"""
+
+DEAD = Relation(
+    _BACKWARD
+    + """sizes = {n: 0.0 if p.grad is None else p.grad.abs().max().item() for n, p in named.items()}
 median = torch.tensor(list(sizes.values())).median()
 dead = [n for n in $names if sizes[n] <= $NO_GRADIENT * median]
 assert not dead, f"no gradient reaches {dead}"
@@ -63,11 +63,9 @@ assert not dead, f"no gradient reaches {dead}"
     fresh=True,
 )
 NOT_FINITE = Relation(
-    """
-ids, named = torch.tensor($ids), dict(model.named_parameters())
-loss = torch.nn.functional.cross_entropy(logits(ids)[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
-loss.backward()
-bad = [n for n in $names if named[n].grad is not None and not named[n].grad.isfinite().all()]
+    _BACKWARD
+    + """gradients = {n: named[n].grad for n in $names if named[n].grad is not None}
+bad = [n for n, gradient in gradients.items() if not gradient.isfinite().all()]
 assert not bad, f"the gradient of {bad} is not finite"
 """,
     _parameters,
@@ -123,7 +121,7 @@ hidden = [
 ]
 assert not hidden, f"modules in a plain list: {hidden}: eval() and optimisers do not see them"
 """,
-    once(),
+    once,
     views=("as given",),
 )
 TIED = Relation(
@@ -164,7 +162,7 @@ SANE = Relation(
 wild = [name for name, p in model.named_parameters() if not p.abs().max() <= $SANE]
 assert not wild, f"not initialised: {wild}"
 """,
-    once(),
+    once,
     views=("as given",),
 )
 MODES = Relation(
@@ -175,7 +173,7 @@ model.eval()
 deaf += [name for name, module in model.named_modules() if module.training]
 assert not deaf, f"train() and eval() do not reach {deaf}"
 """,
-    once(),
+    once,
     fresh=True,
     views=("as given",),
 )

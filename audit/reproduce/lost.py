@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import pytest
 
@@ -12,10 +12,8 @@ from theodolite.fixtures.errors import TheodoliteError
 from theodolite.fixtures.own_loss import fit_of
 from theodolite.properties.test_initial_loss import _EXCESS
 from theodolite.properties.test_loss_batches import _COUNT
-from theodolite.reproduce.relation import Relation
+from theodolite.reproduce.relation import Case, Relation
 from theodolite.reproduce.scene import Scene
-
-Case = Mapping[str, object]
 
 _ENTROPY = "torch.nn.functional.cross_entropy"
 _SHIFTS = {

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from theodolite.reproduce.relation import Relation, same, sequences
-from theodolite.reproduce.scene import Scene
-
-Case = Mapping[str, object]
+from theodolite.reproduce.relation import Case, Cases, Relation, same, sequences
+from theodolite.reproduce.scene import Scene, switch
 
 
 def _later(scene: Scene) -> Iterator[Case]:
@@ -53,11 +51,15 @@ def _swapped(scene: Scene) -> Iterator[Case]:
 
 
 def _backends(scene: Scene) -> Iterator[Case]:
-    from theodolite.reproduce.scene import switch
-
     lines = switch(scene)
     for ids in scene.sequences(2) if lines else ():
         yield {"ids": [ids], "switch": "\n".join(lines or ())}
+
+
+def _unmoved_by(change: str, says: str, cases: Cases, views: tuple[str, ...] = ()) -> Relation:
+    """A relation whose model is changed in a way that must leave the logits as they were."""
+    body = f"ids = torch.tensor($ids)\nplain = logits(ids)\n{change}\n"
+    return Relation(body + same("plain", "logits(ids)", says), cases, views=views, fresh=True)
 
 
 FUTURE = Relation(
@@ -138,25 +140,14 @@ assert moved > least, f"swapping the first two tokens moves the last logits by {
 """,
     _swapped,
 )
-PRECISE = Relation(
-    "ids = torch.tensor($ids)\nown = logits(ids)\nmodel.double()\n"
-    + same("own", "logits(ids)", "float32 is far from float64"),
-    sequences(1),
-    fresh=True,
-)
-BACKENDS = Relation(
-    "ids = torch.tensor($ids)\nplain = logits(ids)\n$switch\n"
-    + same("logits(ids)", "plain", "another attention backend gives other logits"),
+PRECISE = _unmoved_by("model.double()", "float32 is far from float64", sequences(1))
+BACKENDS = _unmoved_by(
+    "$switch",
+    "another attention backend gives other logits",
     _backends,
     views=("sharpened",),
-    fresh=True,
 )
-MODES = Relation(
-    "ids = torch.tensor($ids)\nplain = logits(ids)\nmodel.train()\n"
-    + same("logits(ids)", "plain", "train mode without dropout gives other logits"),
-    sequences(2),
-    fresh=True,
-)
+MODES = _unmoved_by("model.train()", "train mode without dropout gives other logits", sequences(2))
 NEXT_LEARNED = Relation(
     """
 optimiser = torch.optim.AdamW(model.parameters(), 3e-3)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from theodolite.fixtures.calling import keywords_of
 from theodolite.fixtures.packing import NUMBERS
 from theodolite.fixtures.padding import half_hearted
-from theodolite.reproduce.relation import Relation, same
+from theodolite.reproduce.relation import Case, Relation, same
 from theodolite.reproduce.scene import Scene
-
-Case = Mapping[str, object]
 
 
 def padded_texts(scene: Scene) -> Iterator[Case]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import islice
 
 from theodolite.fixtures.blocks import Block, blocks_of, last_of
 from theodolite.reproduce.attended import CALLED
-from theodolite.reproduce.relation import INSIDE, Relation
+from theodolite.reproduce.relation import INSIDE, Case, Relation, of_cause
 from theodolite.reproduce.scene import Scene
-
-Case = Mapping[str, object]
 
 _RMS = "x.pow(2).mean(-1, keepdim=True)"
 
@@ -115,7 +113,7 @@ CENTRES = Relation(
     + f"""rms = norm(x) / x * {_RMS}.sqrt()  # the gain, the same at every position
 measured, bound = (rms - rms[:1, :1]).abs().max().item(), $NORMED * rms.abs().median().item()
 assert measured <= bound, f"it is no x / rms(x) * gain: the gain varies by {{measured:.3g}}\"""",
-    lambda scene: _norm(scene) if scene.check.cause == "rms-by-deviation" else (),
+    of_cause("rms-by-deviation")(_norm),
     views=INSIDE,
 )
 EPSILON = Relation(

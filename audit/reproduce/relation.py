@@ -9,8 +9,11 @@ from string import Template
 from theodolite.reproduce.bounds import BOUNDS
 from theodolite.reproduce.scene import Scene
 
-Cases = Callable[[Scene], Iterable[Mapping[str, object]]]
-"""Values for the names that stand after a $ in a body; none where the relation does not apply."""
+Case = Mapping[str, object]
+"""Values for names that stand after a $ in a body."""
+
+Cases = Callable[[Scene], Iterable[Case]]
+"""What to try, the smallest first; nothing where the relation does not apply."""
 
 INSIDE = ("sharpened", "as given")
 """Views for what is looked at inside: sharp attention first."""
@@ -39,23 +42,28 @@ class Relation:
     views: tuple[str, ...] = ()
     fresh: bool = False
 
-    def text(self, case: Mapping[str, object]) -> str:
+    def text(self, case: Case) -> str:
         """The body with a case put in."""
         return Template(self.body.strip()).substitute({**BOUNDS, **case})
 
 
-def sequences(least: int = 1, **more: object) -> Cases:
+def sequences(least: int = 1) -> Cases:
     """Cases of one sequence each, as ``$ids``."""
-    return lambda scene: ({"ids": [ids], **more} for ids in scene.sequences(least))
+    return lambda scene: ({"ids": [ids]} for ids in scene.sequences(least))
 
 
-def once(**values: object) -> Cases:
-    """One case."""
-    return lambda _scene: [values]
+def once(_scene: Scene) -> Iterable[Case]:
+    """One case, with nothing to fill in."""
+    return [{}]
 
 
-def same(left: str, right: str, says: str, *, bound: str = "$RELATION", std: str = "right") -> str:
+def of_cause(*causes: str) -> Callable[[Cases], Cases]:
+    """Cases only where the check found one of these causes."""
+    return lambda cases: lambda scene: cases(scene) if scene.check.cause in causes else ()
+
+
+def same(left: str, right: str, says: str, *, bound: str = "$RELATION") -> str:
     """Lines that ask two tensors to agree to `bound` standard deviations."""
     return f"""left, right = {left}, {right}
-measured, bound = (left - right).abs().max().item(), {bound} * {std}.std().item()
+measured, bound = (left - right).abs().max().item(), {bound} * right.std().item()
 assert measured <= bound, f"{says}: {{measured:.3g}} > {{bound:.3g}}\""""

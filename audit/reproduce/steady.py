@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from theodolite.reproduce.outputs import PREFIX, rows_of
-from theodolite.reproduce.relation import Relation, same, sequences
+from theodolite.reproduce.relation import Case, Relation, same, sequences
 from theodolite.reproduce.scene import Scene
-
-Case = Mapping[str, object]
 
 
 def _shapes(scene: Scene) -> Iterator[Case]:
@@ -19,8 +17,7 @@ def _shapes(scene: Scene) -> Iterator[Case]:
 
 def _longest(scene: Scene) -> Iterator[Case]:
     limit = scene.check.where.get("length", scene.subject.longest or 16 * scene.subject.length)
-    for length in (limit,):
-        yield {"length": length, "vocabulary": scene.subject.vocabulary, "short": 2}
+    yield {"length": limit, "vocabulary": scene.subject.vocabulary}
 
 
 def _outside(scene: Scene) -> Iterator[Case]:
@@ -110,8 +107,8 @@ assert not bad, f"logits are not finite for the ids {bad}"
 LONGEST = Relation(
     "ids = torch.arange($length)[None] % $vocabulary\n"
     + same(
-        "logits(ids)[:, :$short]",
-        "logits(ids[:, :$short])",
+        "logits(ids)[:, :2]",
+        "logits(ids[:, :2])",
         "a text of $length tokens begins with other logits than a short one",
     ),
     _longest,

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from theodolite.fixtures.insides import is_still
 from theodolite.fixtures.rotary_reading import turning
-from theodolite.reproduce.attended import QK, VALUES, WATCH, constant, of_cause, watching
-from theodolite.reproduce.relation import INSIDE, Relation
+from theodolite.reproduce.attended import QK, VALUES, constant, watching
+from theodolite.reproduce.relation import Case, Relation, of_cause
 from theodolite.reproduce.scene import Scene
-
-Case = Mapping[str, object]
 
 
 def _pairs(scene: Scene) -> Iterator[Case]:
@@ -43,21 +41,17 @@ bound = $EQUAL * s.abs().max().item()
 assert measured <= bound, f"q·k at one distance differs by {measured:.3g} from place to place\"""",
     constant,
 )
-AT_ZERO = Relation(
-    WATCH.replace(
-        "with Watch():",
-        "outputs = []\nfor m in (m for m in model.modules() if isinstance(m, torch.nn.Linear)):\n"
-        "    m.register_forward_hook(lambda m, args, out: outputs.append(out[0, 0]))\n"
-        "with Watch():",
-    )
-    + QK
+AT_ZERO = watching(
+    QK
     + """def unturned(x):  # position 0 turns by nothing: there stands what a projection gave
     rows = [o.unfold(0, x.shape[-1], 1) for o in outputs if len(o) >= x.shape[-1]]
     return min((r - x[0, 0, 0]).abs().amax(-1).min().item() for r in rows) <= $EQUAL * x.abs().max()
 assert unturned(q) == unturned(k), "queries and keys are turned by different positions\"""",
     constant,
-    views=INSIDE,
-    fresh=True,
+    hooks="""outputs = []
+for m in (m for m in model.modules() if isinstance(m, torch.nn.Linear)):
+    m.register_forward_hook(lambda m, args, out: outputs.append(out[0, 0]))
+""",
 )
 STILL = watching(
     VALUES
