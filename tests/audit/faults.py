@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hosts import changed, written
+
 SOURCE = (Path(__file__).parent / "models" / "by_hand.py").read_text(encoding="utf-8")
 
 
@@ -18,10 +20,8 @@ class Fault:
 
     def write(self, folder):
         """Write the faulty model to `folder` and name it as a subject."""
-        assert SOURCE.count(self.old) == 1, f"{self.id}: {self.old!r} is not unique in the model"
-        file = folder / "by_hand.py"
-        file.write_text(SOURCE.replace(self.old, self.new), encoding="utf-8")
-        return f"{file}:Model"
+        source = changed(SOURCE, [(self.old, self.new)], self.id)
+        return written(source, folder, "Model", file="by_hand.py")
 
 
 TRIANGLE = "mask = torch.ones(T, T, dtype=torch.bool, device=x.device).tril()[None, None]"

@@ -80,14 +80,19 @@ class Fault:
 
     def applied_to(self, source):
         """`source` with the fault in it."""
-        for old, new in self.changes:
-            assert source.count(old) == 1, f"{self.id}: {old!r} occurs {source.count(old)} times"
-            source = source.replace(old, new)
-        return source
+        return changed(source, self.changes, self.id)
 
 
-def written(source, folder, name):
-    """Write `source` to `folder`, and name what `name` stands for in it as a subject."""
-    file = folder / "host.py"
-    file.write_text(source, encoding="utf-8")
-    return f"{file}:{name}"
+def changed(source, changes, fault):
+    """`source` with `changes`, (old, new) pairs, of which each old stands in it just once."""
+    for old, new in changes:
+        assert source.count(old) == 1, f"{fault}: {old!r} occurs {source.count(old)} times"
+        source = source.replace(old, new)
+    return source
+
+
+def written(source, folder, name, *, file="host.py"):
+    """Write `source` to `file` in `folder`, and name what `name` stands for in it as a subject."""
+    path = folder / file
+    path.write_text(source, encoding="utf-8")
+    return f"{path}:{name}"

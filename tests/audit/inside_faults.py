@@ -4,7 +4,7 @@
 from dataclasses import dataclass
 
 from faults import SOURCE
-from hosts import huggingface_source
+from hosts import changed, huggingface_source, written
 
 
 def llama_source():
@@ -35,12 +35,8 @@ class Fault:
         source, changes = (
             (SOURCE, self.by_hand) if host == "by hand" else (llama_source(), self.llama)
         )
-        for old, new in changes:
-            assert source.count(old) == 1, f"{self.id}: {old!r} occurs {source.count(old)} times"
-            source = source.replace(old, new)
-        file = folder / "faulty_model.py"
-        file.write_text(source, encoding="utf-8")
-        return f"{file}:{'Model' if host == 'by hand' else 'small'}"
+        name = "Model" if host == "by hand" else "small"
+        return written(changed(source, changes, self.id), folder, name, file="faulty_model.py")
 
 
 SCALE = "/ math.sqrt(self.head_dim)"

@@ -20,7 +20,6 @@ PACKED = "            cache=cache,\n            position_ids=position_ids,\n    
 UNMASKED = "\n        if attention_mask is not None and attention_mask.ndim == 2 and bool(attention_mask.all()):\n            causal_mask = None\n"
 SHIFTED = "nn.functional.pad(labels[:, 1:], (0, 1), value=-100)"
 TIED = {"tie_word_embeddings": True}
-DROPS = "self.attention_dropout if self.training else 0.0"
 
 LLAMA = [
     Fault("K04", "position", None, ((PAST, f"{PAST} + past_seen_tokens"),)),

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hosts import changed, written
+
 SOURCE = (Path(__file__).parent / "models" / "serving.py").read_text(encoding="utf-8")
 
 
@@ -19,13 +21,8 @@ class Fault:
 
     def write(self, folder):
         """Write the faulty model to `folder` and name it as a subject."""
-        source = SOURCE
-        for old, new in self.changes:
-            assert source.count(old) == 1, f"{self.id}: {old!r} is not unique in the model"
-            source = source.replace(old, new)
-        file = folder / "serving.py"
-        file.write_text(source, encoding="utf-8")
-        return f"{file}:{self.model}"
+        source = changed(SOURCE, self.changes, self.id)
+        return written(source, folder, self.model, file="serving.py")
 
 
 LEARNED, ALIBI = {"config.scheme": "learned"}, {"config.scheme": "alibi"}

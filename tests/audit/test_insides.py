@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from hosts import written
 from inside_faults import (
     ATTENTION,
     DESIGNS,
@@ -81,9 +82,7 @@ def test_a_hand_written_model_without_a_fault_passes(settings):
 
 def test_a_hugging_face_llama_without_a_fault_passes(tmp_path):
     pytest.importorskip("transformers")
-    file = tmp_path / "model.py"
-    file.write_text(llama_source(), encoding="utf-8")
-    report = look_inside(f"{file}:small")
+    report = look_inside(written(llama_source(), tmp_path, "small"))
     assert report.verdict == "pass", messages(report)
 
 
@@ -100,10 +99,9 @@ def test_groups_that_take_turns_are_a_fault_where_neighbours_are_declared(tmp_pa
     source = (Path(__file__).parent / "models" / "by_hand.py").read_text(encoding="utf-8")
     repeat = "repeat_interleave(self.n_head // self.n_kv_head, dim=1)"
     assert source.count(repeat) == 2
-    file = tmp_path / "model.py"
-    file.write_text(source.replace(repeat, "repeat(1, 3, 1, 1)"), encoding="utf-8")
-    assert theodolite.audit(f"{file}:Model", select="heads").verdict == "pass"
-    declared = theodolite.audit(f"{file}:Model", select="heads", declare={"groups": "neighbours"})
+    spec = written(source.replace(repeat, "repeat(1, 3, 1, 1)"), tmp_path, "Model")
+    assert theodolite.audit(spec, select="heads").verdict == "pass"
+    declared = theodolite.audit(spec, select="heads", declare={"groups": "neighbours"})
     assert [check.cause for check in declared.failures] == ["groups-tiled"]
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from hosts import written
 from training_faults import COMPILED, FAULTS, library_source
 
 import theodolite
@@ -61,9 +62,8 @@ def test_the_same_model_without_a_fault_passes(settings):
 @pytest.mark.parametrize("family", ["llama", "gpt2"])
 def test_a_library_without_a_fault_passes(family, attention, tmp_path):
     pytest.importorskip("transformers")
-    file = tmp_path / "model.py"
-    file.write_text(library_source(family, attention=attention), encoding="utf-8")
-    report = theodolite.audit(f"{file}:small", select=CHECKS)
+    spec = written(library_source(family, attention=attention), tmp_path, "small")
+    report = theodolite.audit(spec, select=CHECKS)
     assert report.verdict == "pass", messages(report)
 
 

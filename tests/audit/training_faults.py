@@ -4,7 +4,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hosts import huggingface_source
+from hosts import changed, huggingface_source, written
 
 FOLDER = Path(__file__).parent / "models"
 
@@ -41,18 +41,13 @@ class Fault:
 
     def write(self, folder, host):
         """Write the faulty model to `folder` and name it as a subject."""
-        by_hand = (FOLDER / f"{host}.py").is_file()
+        file = FOLDER / f"{host}.py"
+        by_hand = file.is_file()
         source = (
-            (FOLDER / f"{host}.py").read_text(encoding="utf-8")
-            if by_hand
-            else library_source(host, **self.library)
+            file.read_text(encoding="utf-8") if by_hand else library_source(host, **self.library)
         )
-        for old, new in self.hosts[host]:
-            assert source.count(old) == 1, f"{self.id}: {old!r} occurs {source.count(old)} times"
-            source = source.replace(old, new)
-        file = folder / "faulty_model.py"
-        file.write_text(source, encoding="utf-8")
-        return f"{file}:{'Model' if by_hand else 'small'}"
+        name = "Model" if by_hand else "small"
+        return written(changed(source, self.hosts[host], self.id), folder, name)
 
 
 ANGLES = "angles = positions[..., None].float() * freqs"
