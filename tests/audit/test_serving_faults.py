@@ -54,3 +54,19 @@ def test_the_same_model_without_a_fault_passes(settings):
 def test_a_cache_that_is_kept_inside_passes():
     report = theodolite.audit(f"{SERVING}:Stateful", select=CHECKS)
     assert report.verdict == "pass", [check.message for check in report.failures]
+
+
+def test_a_loss_of_logits_that_are_almost_alike_is_no_other_loss(tmp_path):
+    """Losses then differ by hardly more than rounding."""
+    source = SERVING.read_text(encoding="utf-8")
+    made = "        self.apply(self._init)\n"
+    assert source.count(made) == 1
+    faint = (
+        made + "        self.ln_f.weight = nn.Parameter(torch.arange(config.n_embd) // 47 * 1e-3)\n"
+    )
+    file = tmp_path / "faint.py"
+    file.write_text(source.replace(made, faint), encoding="utf-8")
+    report = theodolite.audit(f"{file}:Model", select="loss")
+    outcomes = {check.id: check.outcome for check in report.checks}
+    assert outcomes["loss.count"] == outcomes["loss.accumulation"] == "passed", outcomes
+    assert report.verdict == "pass", [check.message for check in report.failures]
