@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import pytest
 
@@ -80,7 +79,6 @@ def test_a_key_head_changes_exactly_the_query_heads_of_its_group(view: View) -> 
         not_applicable(_NO_HEADS)
 
 
-_known: WeakKeyDictionary[View, list[Reach] | str] = WeakKeyDictionary()
 _NO_HEADS = "changing one head of a projection is not possible, or changes every head by design"
 
 
@@ -133,9 +131,7 @@ def _reaches(view: View, kind: str) -> Iterator[tuple[dict[str, Any], Reach]]:
     A norm over all heads lets each reach all; queries or keys of one head may select keys for the
     others as well. Where one reaches all because others reach none, that is judged.
     """
-    if view not in _known:
-        _known[view] = reach_of(view)
-    found = _known[view]
+    found = reach_of(view)
     if isinstance(found, str):
         not_applicable(found)
     for reach in found:
