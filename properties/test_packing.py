@@ -30,7 +30,7 @@ def test_packed_documents_do_not_see_each_other(view: View) -> None:
             "no way was found to say where documents begin in one row (numbers of documents, a "
             "mask of shape (B, 1, T, T), positions that begin again); declare packing=KEYWORD"
         )
-    _note(view, f"documents packed into one row are told apart by {', '.join(judged)}")
+    view.subject.note(f"documents packed into one row are told apart by {', '.join(judged)}")
 
 
 def _judge(view: View, packing: Packing) -> bool:
@@ -83,8 +83,3 @@ def _judge_alone(view: View, packing: Packing, where: dict[str, str]) -> None:
         component="position",
         cause="packed-positions",
     )
-
-
-def _note(view: View, sentence: str) -> None:
-    if sentence not in view.subject.notes:
-        view.subject.notes.append(sentence)

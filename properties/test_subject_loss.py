@@ -68,9 +68,9 @@ def test_the_loss_is_the_cross_entropy_of_the_own_logits_shifted_once(view: View
         cause="not-shifted" if due == "ids" else "shifted-twice",
     )
     said = "shifts them itself" if fit.shift == "ids" else "takes them shifted already"
-    _note(view.subject, f"the loss takes targets as {keyword}= and {said}")
+    view.subject.note(f"the loss takes targets as {keyword}= and {said}")
     if abs(fit.added) > bound:
-        _note(view.subject, f"the loss adds {fit.added:.3g} beside the cross-entropy")
+        view.subject.note(f"the loss adds {fit.added:.3g} beside the cross-entropy")
 
 
 @SHARPENED
@@ -105,7 +105,7 @@ def test_ignored_targets_do_not_count_and_the_mean_is_over_tokens(view: View) ->
             "count, instead of over rows first?",
             cause="ignored-targets-count",
         )
-        _note(view.subject, f"targets {index} do not count in the loss")
+        view.subject.note(f"targets {index} do not count in the loss")
         return
     require(
         declared is None,
@@ -130,8 +130,3 @@ def _due(subject: Subject) -> str | None:
     config = getattr(subject.model, "config", None)
     is_library = getattr(config, "model_type", None) and hasattr(config, "to_dict")
     return "ids" if is_library and subject.targets == "labels" else None
-
-
-def _note(subject: Subject, sentence: str) -> None:
-    if sentence not in subject.notes:
-        subject.notes.append(sentence)
