@@ -55,7 +55,10 @@ def _losses(scene: Scene) -> Iterator[Case]:
 
 
 def _shift(scene: Scene) -> str | None:
-    """How the subject's loss pairs logits and targets, where that is plain."""
+    """How the subject's loss ought to pair logits and targets: declared, or as it plainly does."""
+    declared = scene.subject.declarations.get("targets")
+    if declared is not None:
+        return str(declared)
     try:
         fit, _ = fit_of(scene.subject.views.sharpened)
     except (pytest.skip.Exception, TheodoliteError):
