@@ -59,7 +59,7 @@ def test_checkpointing_changes_neither_logits_nor_gradients(view: View) -> None:
         judge(
             checkpointed.gradients[name],
             gradient,
-            bound=RELATION * float(gradient.abs().max()) + RELATION**2 * largest,
+            bound=RELATION * float(gradient.abs().max()) + _cancelled(gradient) * largest,
             says="with activation checkpointing the gradients stay what they were",
             where={**where, "parameter": name},
             remedy="is dropout drawn anew (preserve_rng_state), or a state changed by the forward "
@@ -90,6 +90,15 @@ def test_the_reference_checkpointed_block_by_block_has_the_same_gradients() -> N
             says="a checkpointed block has the gradients of a plain one",
             component="gradient",
         )
+
+
+def _cancelled(gradient: Tensor) -> float:
+    """What is left of a gradient that is 0, relative to the largest of the model.
+
+    A bias on keys moves all scores of a query alike, which softmax does not feel: its gradient is a
+    sum of terms no larger than the largest gradient that cancel, and leaves their rounding.
+    """
+    return torch.finfo(gradient.dtype).eps
 
 
 def _checkpointed(view: View) -> tuple[Switch, Trained]:

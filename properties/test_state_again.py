@@ -164,7 +164,12 @@ def _require_same(view: View, other: nn.Module, how: str) -> None:
 
 
 def _unlike(model: nn.Module, other: nn.Module) -> list[str]:
-    """Names of parameters and buffers in which the two differ, or that one of them lacks."""
+    """Names of parameters and buffers in which the two differ, or that one of them lacks.
+
+    Of a buffer that no file holds the rows that both have are compared: a table may have grown with
+    the lengths that were read.
+    """
+    saved = model.state_dict().keys()
     mine, theirs = (
         {**dict(m.named_parameters(remove_duplicate=False)), **dict(m.named_buffers())}
         for m in (model, other)
@@ -172,8 +177,17 @@ def _unlike(model: nn.Module, other: nn.Module) -> list[str]:
     return [
         name
         for name, tensor in mine.items()
-        if name not in theirs or not _same(theirs[name].to(tensor.device), tensor)
+        if name not in theirs
+        or not _same(*_comparable(theirs[name].to(tensor.device), tensor, whole=name in saved))
     ]
+
+
+def _comparable(one: Tensor, other: Tensor, *, whole: bool) -> tuple[Tensor, Tensor]:
+    """The two as they are, or the rows that both have."""
+    if whole or not one.ndim or one.shape[1:] != other.shape[1:]:
+        return one, other
+    rows = min(len(one), len(other))
+    return one[:rows], other[:rows]
 
 
 def _same(one: Tensor, other: Tensor) -> bool:
