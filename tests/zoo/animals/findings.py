@@ -21,7 +21,20 @@ _UNREAD = "the table of positions is built, and with ALiBi never read"
 _OWN_PLACE = "with explicit positions keys behind a cache get no slope"
 _TOKEN_BEFORE = "the token before is not kept in the cache"
 _SELECTION = "what earlier queries selected is not kept in the cache"
+_TIES = "of equal tokens past its window it keeps one by chance"
 _FLEX = "a block mask is left out of the mask that it makes for itself"
+
+_DOGE = {
+    "backend.agree": _FLEX,
+    "cache.steps": _TIES,
+    "cache.chunks": _TIES,
+    "cache.long": _TIES,
+    "cache.turns": _TIES,
+    "cache.programs": _TIES,
+    "causality.prefix": _TIES,
+    "length.longest": _TIES,
+    "precision.late": _TIES,
+}
 
 FINDINGS = {
     ("transformers", "bloom"): {
@@ -30,8 +43,8 @@ FINDINGS = {
     ("transformers", "deepseek_v2, norm_topk_prob"): {
         "experts.normalised": "norm_topk_prob is not read"
     },
-    ("transformers", "doge"): {"backend.agree": _FLEX},
-    ("transformers", "doge, eager"): {"backend.agree": _FLEX},
+    ("transformers", "doge"): _DOGE,
+    ("transformers", "doge, eager"): {**_DOGE, "inside.weights_follow_scores": _TIES},
     ("transformers", "mamba"): {"cache.chunks": _RECURRENT_CHUNKS},
     ("transformers", "falcon_mamba"): {"cache.chunks": _RECURRENT_CHUNKS},
     ("transformers", "jamba"): {"cache.chunks": _RECURRENT_CHUNKS},
