@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Iterator
 from typing import Any
 
 from rich.console import Console
@@ -66,19 +67,32 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("none of these faults can be put into such a model: leave out --host")
     console = Console(stderr=arguments.json == "-")
     document = describe(plan)
+    stopped = False
     if arguments.list:
         _list(document, console)
     else:
-        with _progress() as bar:
-            task = bar.add_task("auditing", total=len(plan))
-            for trial in run_trials(plan, jobs=arguments.jobs):
-                document["trials"].append(trial)
-                bar.advance(task)
+        stopped = not _fill(document, run_trials(plan, jobs=arguments.jobs), len(plan))
         document["trials"].sort(key=lambda trial: (trial["host"], trial["mutant"] or ""))
         _show(document, console)
     if arguments.json is not None:
         write_json(document, arguments.json)
+    if stopped:
+        raise KeyboardInterrupt
     return _FAILED if survivors(document) else 0
+
+
+def _fill(document: dict[str, Any], trials: Iterator[dict[str, Any]], planned: int) -> bool:
+    """Add the trials to the document as they end; False if Ctrl-C came before the last one."""
+    with _progress() as bar:
+        task = bar.add_task("auditing", total=planned)
+        try:
+            for trial in trials:
+                document["trials"].append(trial)
+                bar.advance(task)
+        except KeyboardInterrupt:
+            bar.console.print(f"{len(document['trials'])} of {planned} were tried")
+            return False
+    return True
 
 
 def _progress() -> Progress:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
 from multiprocessing import get_context
+from queue import SimpleQueue
 from typing import Any
 
 import torch
@@ -85,23 +88,45 @@ def describe(plan: Sequence[Pair]) -> dict[str, Any]:
 def run_trials(plan: Sequence[Pair], *, jobs: int) -> Iterator[dict[str, Any]]:
     """Audit every pair, `jobs` at a time, in processes of their own; yield each as it ends.
 
+    A pair that ends its process (a segmentation fault, say) has the verdict "error"; the others
+    go on in a new one. Closing the iterator early leaves the pairs that have not begun.
+
     Yields:
         {"mutant", "host", "verdict", "checks": check id → symptom, "errors": [message],
         "passes", "seconds"}; see `theodolite.diagnosis.symptom_of` for symptoms.
     """
-    if jobs == 1:
-        yield from map(_try, plan)
-        return
-    with ProcessPoolExecutor(
-        jobs, mp_context=get_context("spawn"), initializer=_one_thread
-    ) as pool:
-        running = [pool.submit(_try, pair) for pair in plan]
-        for ended in as_completed(running):
+    free: SimpleQueue[ProcessPoolExecutor] = SimpleQueue()
+    for _ in range(jobs):
+        free.put(_process())
+
+    def one(pair: Pair) -> dict[str, Any]:
+        process = free.get()
+        try:
+            return process.submit(_try, pair).result()
+        except BrokenProcessPool:
+            process = _process()
+            return _told(pair, Report(pair.host, error="the process that audited it died"), 0.0)
+        finally:
+            free.put(process)
+
+    threads = ThreadPoolExecutor(jobs)
+    try:
+        for ended in as_completed([threads.submit(one, pair) for pair in plan]):
             yield ended.result()
+    finally:
+        threads.shutdown(cancel_futures=True)
+        while not free.empty():
+            free.get().shutdown()
 
 
-def _one_thread() -> None:
+def _process() -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_start)
+
+
+def _start() -> None:
+    """One thread for each process; Ctrl-C is for the one that asked."""
     torch.set_num_threads(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _try(pair: Pair) -> dict[str, Any]:
@@ -112,6 +137,10 @@ def _try(pair: Pair) -> dict[str, Any]:
             report = audit(host.subject())
         except SubjectError as error:
             report = Report(host.name, error=str(error))
+    return _told(pair, report, time.perf_counter() - began)
+
+
+def _told(pair: Pair, report: Report, seconds: float) -> dict[str, Any]:
     return {
         "mutant": pair.mutant,
         "host": pair.host,
@@ -122,7 +151,7 @@ def _try(pair: Pair) -> dict[str, Any]:
             *(f"{c.id}: {c.message}" for c in report.checks if c.outcome == "error"),
         ],
         "passes": round(report.passes, 1),
-        "seconds": round(time.perf_counter() - began, 2),
+        "seconds": round(seconds, 2),
     }
 
 

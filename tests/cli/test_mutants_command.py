@@ -1,6 +1,7 @@
 """``theodolite mutants``: known faults in known-good models."""
 
 import json
+import os
 
 import pytest
 
@@ -8,6 +9,7 @@ from theodolite.cli import main
 from theodolite.diagnosis import Diagnostician
 from theodolite.kill_matrix import page
 from theodolite.knowledge import digest, faults_of, trials_of
+from theodolite.trials import Pair, run_trials
 
 PAIR = ["mutants", "no-scale", "--host", "nano", "--jobs", "1"]
 
@@ -37,6 +39,33 @@ def test_what_was_seen_becomes_knowledge(document):
     known = digest(document)
     first = Diagnostician(faults_of(known), trials_of(known)).suspects(symptoms)[0]
     assert (first.component, first.cause) == ("scale", "no-scale")
+
+
+class _Fatal(Pair):
+    """A pair that ends the process which it is sent to."""
+
+    def __reduce__(self):
+        return (os._exit, (1,))
+
+
+def test_a_process_that_dies_costs_its_own_trial_only():
+    plan = [_Fatal("no-scale", "nano"), Pair("no-scale", "nano")]
+    fatal, other = run_trials(plan, jobs=1)
+    assert (fatal["verdict"], fatal["checks"]) == ("error", {})
+    assert fatal["errors"] == ["the process that audited it died"]
+    assert other["verdict"] == "fail"
+
+
+def test_what_was_tried_is_kept_when_interrupted(tmp_path, monkeypatch, document, capsys):
+    def interrupted(plan, jobs):
+        yield document["trials"][0]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("theodolite.trials.run_trials", interrupted)
+    file = tmp_path / "mutants.json"
+    assert main([*PAIR, "--json", str(file)]) == 130
+    assert json.loads(file.read_text(encoding="utf-8"))["trials"] == document["trials"][:1]
+    assert "1 of 2 were tried" in capsys.readouterr().err
 
 
 def test_faults_are_listed_without_trying_them(capsys):
