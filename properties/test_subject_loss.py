@@ -7,8 +7,14 @@ import torch
 
 from theodolite.fixtures.errors import SubjectError
 from theodolite.fixtures.judging import judge, not_applicable, require
-from theodolite.fixtures.own_loss import Fit, cross_entropy, fit_of, loss_of
-from theodolite.fixtures.subject import Subject
+from theodolite.fixtures.own_loss import (
+    Fit,
+    cross_entropy,
+    due_pairing,
+    fit_of,
+    loss_of,
+    plain_fit,
+)
 from theodolite.fixtures.views import View
 from theodolite.properties import claim
 
@@ -56,7 +62,7 @@ def test_the_loss_is_the_cross_entropy_of_the_own_logits_shifted_once(view: View
         cause="loss-not-a-mean",
     )
     keyword = view.subject.targets
-    due = _due(view.subject)
+    due = due_pairing(view.subject)
     require(
         due is None or due == fit.shift,
         f"{keyword}= are {'shifted by the loss' if due == 'ids' else 'taken as they are'}",
@@ -77,9 +83,7 @@ def test_the_loss_is_the_cross_entropy_of_the_own_logits_shifted_once(view: View
 @claim("GPT-5", "AUD-10", check="loss.ignored", component="loss")
 def test_ignored_targets_do_not_count_and_the_mean_is_over_tokens(view: View) -> None:
     """Rows with 1, all and half of their targets: each token counts alike, ignored ones never."""
-    fit, bound = fit_of(view)
-    if fit.rest > bound or fit.shift not in ("ids", "next"):
-        not_applicable("not judged: the loss is not the mean cross-entropy (see loss.own_logits)")
+    fit, bound = plain_fit(view)
     declared = view.subject.declarations.get("ignore_index")
     ids, targets = view.random_ids(3), view.random_ids(3, seed=9)
     length = ids.shape[1]
@@ -120,13 +124,3 @@ def test_ignored_targets_do_not_count_and_the_mean_is_over_tokens(view: View) ->
 
 def _is_smoothed(fit: Fit, bound: float) -> bool:
     return fit.rest <= bound and _SMOOTHEST <= fit.factor < 1 - _FACTOR
-
-
-def _due(subject: Subject) -> str | None:
-    """What the targets must be: declared, or by the custom of a library whose labels are ids."""
-    declared = subject.declarations.get("targets")
-    if declared is not None:
-        return str(declared)
-    config = getattr(subject.model, "config", None)
-    is_library = getattr(config, "model_type", None) and hasattr(config, "to_dict")
-    return "ids" if is_library and subject.targets == "labels" else None

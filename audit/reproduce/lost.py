@@ -9,7 +9,7 @@ import pytest
 
 from theodolite.fixtures.calling import keywords_of
 from theodolite.fixtures.errors import TheodoliteError
-from theodolite.fixtures.own_loss import fit_of
+from theodolite.fixtures.own_loss import plain_fit
 from theodolite.properties.test_initial_loss import _EXCESS
 from theodolite.properties.test_loss_batches import _COUNT
 from theodolite.reproduce.relation import Case, Relation
@@ -26,9 +26,8 @@ def _losses(scene: Scene) -> Iterator[Case]:
     if scene.loss_pick is None:
         return
     declared = scene.subject.declarations.get("targets")
-    config = getattr(scene.subject.model, "config", None)
-    library = hasattr(config, "to_dict") and scene.subject.targets == "labels"
     keyword = scene.subject.targets
+    library = scene.subject.is_library and keyword == "labels"
     given = scene.given.replace(f", {keyword}=ids", "")
     shifts = [str(declared)] if declared else ["ids"] if library else ["next", "ids"]
     index = scene.subject.declarations.get("ignore_index")
@@ -55,15 +54,12 @@ def _losses(scene: Scene) -> Iterator[Case]:
 
 
 def _shift(scene: Scene) -> str | None:
-    """How the subject's loss ought to pair logits and targets: declared, or as it plainly does."""
-    declared = scene.subject.declarations.get("targets")
-    if declared is not None:
-        return str(declared)
+    """How the subject's loss pairs logits and targets; None where that is not plain."""
     try:
-        fit, _ = fit_of(scene.subject.views.sharpened)
+        fit, _ = plain_fit(scene.subject.views.sharpened)
     except (pytest.skip.Exception, TheodoliteError):
         return None
-    return fit.shift if fit.shift in ("ids", "next") else None
+    return fit.shift
 
 
 def _ragged(scene: Scene) -> Iterator[Case]:
