@@ -58,12 +58,19 @@ def test_each_norm_is_an_rms_norm_or_a_layer_norm(view: View) -> None:
 @sharpened
 @claim("NORM-1", check="norm.epsilon", component="norm")
 def test_epsilon_stands_inside_the_root(view: View) -> None:
-    """As the input fades, the output fades as s/√(s² + ε)."""
+    """As the input fades, the output fades as s/√(s² + ε), and nothing at all gives no NaN."""
     judged = 0
     for place, norm in _norms(view):
         if norm.epsilon is None:
             continue
         judged += 1
+        require(
+            norm.epsilon != "missing",
+            "a position whose channels are all zero is normalised to finite numbers",
+            where=place,
+            remedy="0/0 is NaN, and one NaN spreads: add epsilon to the mean square.",
+            cause="epsilon-missing",
+        )
         require(
             norm.epsilon == "inside",
             "epsilon is added to the mean square, before the root",
