@@ -9,10 +9,12 @@ import pytest
 import torch
 
 from theodolite.fixtures.blocks import blocks_of
+from theodolite.fixtures.declarations import expanded
 from theodolite.fixtures.feed_forward_reading import (
     LINEAR,
     FeedForward,
     Role,
+    added_branches,
     feed_forwards,
     nonlinearity,
     roles,
@@ -84,7 +86,7 @@ def test_the_feed_forward_network_is_not_linear(view: View) -> None:
 @claim("FFN-2", check="feed_forward.branches", component="feed_forward")
 def test_each_matrix_takes_part_and_the_gate_is_the_activated_one(view: View) -> None:
     """W₂(act(W₁x) ⊙ W₃x): linear in W₂ and W₃, not in W₁; where a name says gate, that is W₁."""
-    judged = 0
+    judged, declared = 0, expanded(view.subject.declarations).get("gated")
     for place, network in _networks(view):
         if network.experts:
             continue
@@ -107,6 +109,15 @@ def test_each_matrix_takes_part_and_the_gate_is_the_activated_one(view: View) ->
             remedy=f"The output is linear in the gate and not in {bent[0].name if bent else ''}: "
             "act(gate(x)) * up(x) is meant.",
             cause="activation-on-the-other-branch",
+        )
+        added = None if declared is False else added_branches(network, found)
+        require(
+            added is None,
+            "the gate multiplies the other branch",
+            where={**place, "added": " and ".join(added or ())},
+            remedy="act(W₁x) + W₃x is no gate: W₂(act(W₁x) ⊙ W₃x) is meant; if a sum is, declare "
+            "it (--declare gated=false).",
+            cause="branches-added",
         )
     if not judged:
         not_applicable("every feed-forward network is a mixture of experts")
