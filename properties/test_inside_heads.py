@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from torch import Tensor, nn
+import torch
+from torch import Tensor
 
 from theodolite.fixtures.attention_calls import AttentionCall
 from theodolite.fixtures.head_groups import (
+    handed_on_twice,
     joined,
     neighbours,
     output_projection,
@@ -14,7 +16,7 @@ from theodolite.fixtures.head_groups import (
     tiled,
     why_neighbours,
 )
-from theodolite.fixtures.insides import EQUAL, Inside, attentions, is_flat
+from theodolite.fixtures.insides import EQUAL, attentions, is_flat
 from theodolite.fixtures.judging import judge, not_applicable, require
 from theodolite.fixtures.views import View
 from theodolite.properties import claim
@@ -28,6 +30,16 @@ def test_heads_are_joined_side_by_side_before_the_output_projection(view: View) 
     """W_O gets, at each position, the outputs of that position's heads, in any order."""
     judged = 0
     for place, call in attentions(view):
+        twice = handed_on_twice(view.insides.random, call)
+        if twice is not None:
+            projection, head, other = twice
+            require(
+                condition=False,
+                says="each head hands on an output of its own",
+                where={**place, "projection": projection.path, "heads": [head, other]},
+                remedy="Are heads averaged, or one of them copied, where they should be joined?",
+                cause="heads-handed-on-twice",
+            )
         found = output_projection(view.insides.random, call)
         if found is None:
             continue
@@ -129,7 +141,6 @@ def test_queries_that_share_a_key_head_share_its_value_head(view: View) -> None:
 def test_queries_keys_and_values_have_projections_of_their_own(view: View) -> None:
     """No two of q, k and v are the same numbers while a matrix of their module lies idle."""
     judged = 0
-    inside = view.insides.random
     for place, call in attentions(view):
         parts = {
             "queries": call.projected_query,
@@ -138,13 +149,13 @@ def test_queries_keys_and_values_have_projections_of_their_own(view: View) -> No
         }
         seen = {name: part for name, part in parts.items() if part is not None}
         judged += len(seen) > 1
-        idle = _idle(view.model, inside, call)
         for one, other in (("keys", "values"), ("queries", "keys"), ("queries", "values")):
             if one not in seen or other not in seen:
                 continue
             same = seen[one].shape == seen[other].shape and _equal(seen[one], seen[other])
+            idle = _idle(view, call) if same else []
             require(
-                not (same and idle),
+                not idle,
                 f"{one} and {other} come from matrices of their own",
                 where={**place, "idle": ", ".join(idle[:3])},
                 remedy=f"The {other} are the {one}: one projection is called for both, and "
@@ -155,26 +166,29 @@ def test_queries_keys_and_values_have_projections_of_their_own(view: View) -> No
         not_applicable("the projections are not visible")
 
 
-def _idle(model: nn.Module, inside: Inside, call: AttentionCall) -> list[str]:
-    """What lies idle inside an attention's own module: matrices that did not run, or parts.
+def _idle(view: View, call: AttentionCall) -> list[str]:
+    """The matrices in an attention's own module of which a head's width or more changes no logit.
 
-    A part is idle if one projection makes three tensors' worth and two are used.
+    That is one that did not run, one whose result is left, or a part of one that makes queries,
+    keys and values at once.
     """
-    parts = (call.projected_query, call.projected_key, call.projected_value)
-    size = sum(part.numel() for part in parts if part is not None)
-    fused = [
-        f"a part of {each.path}"
-        for each in inside.within(call.module)
-        if each.gave is not None and each.gave.numel() == size and not any(each.module.children())
-    ]
-    ran = {each.path for each in inside.modules}
-    owner = model.get_submodule(call.module)
-    return fused + [
-        f"{call.module}.{name}" if call.module else name
-        for name, module in owner.named_modules()
-        if any(p.ndim >= 2 for p in module.parameters(recurse=False))
-        and (f"{call.module}.{name}" if call.module else name) not in ran
-    ]
+    owner = view.model.get_submodule(call.module)
+    matrices = {n: p for n, p in owner.named_parameters() if p.ndim == 2 and p.requires_grad}
+    logits = view.logits(view.random_ids(2), gradient=True)
+    if not matrices or not logits.requires_grad:
+        return []
+    with view.running():  # what is computed anew for backward, in the same mode
+        found = torch.autograd.grad(
+            logits.square().sum(), list(matrices.values()), allow_unused=True
+        )
+    idle = []
+    for name, gradient in zip(matrices, found, strict=True):
+        path = f"{call.module}.{name}" if call.module else name
+        if gradient is None or not gradient.any():
+            idle.append(path)
+        elif max(int((gradient == 0).all(axis).sum()) for axis in (0, 1)) >= call.value.shape[-1]:
+            idle.append(f"a part of {path}")
+    return idle
 
 
 def _listed(groups: tuple[int, ...]) -> str:
