@@ -21,8 +21,21 @@ SHARPENED = pytest.mark.parametrize("view", ["sharpened"], indirect=True)
 
 @claim("AUD-5", check="padding.hides", component="padding")
 def test_a_mask_that_changes_logits_hides_what_it_masks(subject: Subject) -> None:
-    """The content of a hidden token matters nowhere else."""
-    if subject.padding is not None or subject.views.as_given.obstacle:
+    """The content of a hidden token matters nowhere else, and a library's mask is 1 for the others.
+
+    Tokenizers of that library give 1 for a token and 0 for padding; others may mean the contrary.
+    """
+    if subject.views.as_given.obstacle:
+        return
+    if subject.padding is not None:
+        keyword, real = subject.padding
+        require(
+            real or keyword != "attention_mask" or not subject.is_library or type(real) is float,
+            f"{keyword} hides what it is 0 for",
+            where={"hidden by": 1},
+            remedy="Real tokens are hidden, and padding is seen: is the mask negated twice?",
+            cause="padding-inverted",
+        )
         return
     padding = half_hearted(subject)
     if padding is None:
