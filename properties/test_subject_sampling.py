@@ -85,7 +85,15 @@ def test_filters_together_never_leave_nothing(view: View, writer: Writer) -> Non
 def test_tokens_are_drawn_from_the_softmax_of_the_last_logits(view: View, writer: Writer) -> None:
     """Chi-squared of the draws; a true sampler exceeds the bound once in ten million audits."""
     probabilities = _probabilities(view, writer)
-    counts = _draw(view, writer, 2 * _DRAWS).bincount(minlength=len(probabilities)).double()
+    drawn = _draw(view, writer, 2 * _DRAWS)
+    require(
+        int(drawn.max()) < len(probabilities),
+        "tokens of the vocabulary are drawn",
+        where={"drawn": int(drawn.max()), "logits": len(probabilities)},
+        remedy="Are ids counted from 1?",
+        cause="outside-the-vocabulary",
+    )
+    counts = drawn.bincount(minlength=len(probabilities)).double()
     expected = 2 * _DRAWS * probabilities[: len(counts)]
     order = expected.argsort(descending=True)
     common = order[expected[order] >= 5]  # a cell below that is not near normal
