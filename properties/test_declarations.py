@@ -202,7 +202,8 @@ def test_norms_and_biases_are_as_declared(subject: Subject) -> None:
         if key == "norm_eps":
             _near(subject, measured[key][0], known[key], says, {}, key)
         else:
-            _equal(measured[key][0], known[key], says, {}, f"{key}-differs")
+            part = "residual" if key == "parallel" else None
+            _equal(measured[key][0], known[key], says, {}, f"{key}-differs", part)
 
 
 @claim("MHA-1", "HYP-1", check="declared.shape", component="heads")
@@ -317,12 +318,20 @@ def _keys(window: int | None) -> str:
     return "all earlier keys" if window is None else f"{window} keys, themselves included"
 
 
-def _equal(measured: Any, value: Any, says: str, place: dict[str, Any], cause: str) -> None:
+def _equal(
+    measured: Any,
+    value: Any,
+    says: str,
+    place: dict[str, Any],
+    cause: str,
+    component: str | None = None,
+) -> None:
     require(
         measured == value,
         says,
         where={**place, "measured": measured},
         remedy="Is the setting read, and is it passed on to every layer?",
+        component=component,
         cause=cause,
     )
 
