@@ -86,7 +86,7 @@ NANO = Host(
     name="nano",
     spec="theodolite.properties.mutants.host.nano:build",
     features=frozenset({"learned", "layernorm", "tied", "dropout", "profile", "activation"}),
-    declarations={"profile": "gpt2", "activation": "gelu"},
+    declarations={"profile": "gpt2", "activation": "gelu", "targets": "next"},
     seams={
         "scale": function(nano, "attention_scale"),
         "attend": function(nano, "attend"),
@@ -164,6 +164,7 @@ GROUPED = Host(
             "top_p",
             "end",
             "padded_writing",
+            "meta",
         }
     ),
     seams=_GROUPED,
@@ -172,6 +173,8 @@ GROUPED = Host(
         "rope_base": 10000.0,
         "rope_magnitude": 1.0,
         "groups": "neighbours",
+        "meta_device": True,
+        "longest": 44,
     },
 )
 

@@ -73,7 +73,9 @@ class Family(AttentionCuts):
                 norm1, norm2, feed = (getattr(self, each) for each in (first, second, feed_forward))
                 return change(pre_norm, hidden_states, norm1, attend, norm2, feed)
 
-            patch.method(self.of(owner), "forward", forward)
+            layer = self.of(owner)
+            patch.method(layer, "forward", forward)
+            super(layer, layer).__init_subclass__()  # the library puts its checkpointing around it
 
         return cut
 
@@ -117,8 +119,14 @@ class Family(AttentionCuts):
         """The seam between logits and loss."""
 
         def cut(patch: Patch, change: Change) -> None:
-            def loss(logits: Tensor, labels: Tensor, *_: Any, **__: Any) -> Any:
-                return change(_cross_entropy, logits, F.pad(labels[:, 1:], (0, 1), value=-100))
+            def loss(
+                logits: Tensor, labels: Tensor, *_: Any, num_items_in_batch: Any = None, **__: Any
+            ) -> Any:
+                shifted = F.pad(labels[:, 1:], (0, 1), value=-100)
+                mean = change(_cross_entropy, logits, shifted)
+                if num_items_in_batch is None:
+                    return mean
+                return mean * (shifted != -100).sum() / num_items_in_batch
 
             def act(model: Any) -> None:
                 model.loss_function = loss
@@ -243,7 +251,7 @@ def _gpt2() -> dict[str, Cut]:
 @cache
 def huggingface_hosts() -> tuple[Host, ...]:
     """Llama, gpt2 and mixtral. Imports transformers."""
-    common = {"cache", "shift", "top_p", "end", "padded_writing"}
+    common = {"cache", "shift", "top_p", "end", "padded_writing", "checkpointing"}
     llama = common | {"gqa", "rmsnorm", "untied"}
     gpt2 = common | {"learned", "layernorm", "tied", "activation"}
     return (

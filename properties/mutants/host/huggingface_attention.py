@@ -201,7 +201,7 @@ class AttentionCuts:
                 if attention_mask is not None:
                     visible = visible & steps["padding"](attention_mask[:, :keys], length)
                 visible = visible.expand(len(inputs_embeds), -1, -1, -1)
-                if config._attn_implementation != "eager":
+                if config._attn_implementation == "sdpa":
                     return visible
                 lowest = torch.finfo(inputs_embeds.dtype).min
                 return torch.zeros((), dtype=inputs_embeds.dtype).where(visible, lowest)

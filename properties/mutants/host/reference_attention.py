@@ -17,8 +17,18 @@ from theodolite.reference.cache import LayerCache
 from theodolite.reference.rotary import Rotation
 
 
+def _one_way(patch: Patch) -> None:
+    """Let what is changed be changed in the fused path too: both then write attention out."""
+
+    def written_out(query: Tensor, key: Tensor, value: Tensor, **more: Any) -> Tensor:
+        return attention.scaled_dot_product_attention(query, key, value, **more)
+
+    patch.replace(attention.fused_attention, written_out)
+
+
 def cut_scale(patch: Patch, change: Change) -> None:
     """The seam between head width and scale."""
+    _one_way(patch)
     original = attention.attention_scores
 
     def changed(query: Tensor, key: Tensor, *, scale: float | None = None, **more: Any) -> Tensor:
@@ -31,6 +41,7 @@ def cut_scale(patch: Patch, change: Change) -> None:
 
 def cut_scores(patch: Patch, change: Change) -> None:
     """The seam between queries, keys and scores."""
+    _one_way(patch)
     original = attention.attention_scores
 
     def changed(query: Tensor, key: Tensor, *, scale: float | None = None, **more: Any) -> Any:
@@ -42,6 +53,7 @@ def cut_scores(patch: Patch, change: Change) -> None:
 
 def cut_weights(patch: Patch, change: Change) -> None:
     """The seam between scores and weights."""
+    _one_way(patch)
     original = attention.attention_weights
 
     def changed(scores: Tensor, visible: Tensor | None = None) -> Any:
@@ -52,6 +64,7 @@ def cut_weights(patch: Patch, change: Change) -> None:
 
 def cut_attend(patch: Patch, change: Change) -> None:
     """The seam between queries, keys, values and their means."""
+    _one_way(patch)
     original = attention.scaled_dot_product_attention
 
     def changed(

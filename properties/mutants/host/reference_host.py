@@ -141,12 +141,14 @@ def _generate(patch: Patch, change: Change) -> None:
 REFERENCE = Host(
     name="reference",
     spec="theodolite.properties.mutants.host.reference_host:build",
-    features=frozenset({"gqa", "rmsnorm", "cache", "untied", "profile", "top_p", "end"}),
+    features=frozenset({"gqa", "rmsnorm", "cache", "untied", "profile", "top_p", "end", "meta"}),
     declarations={
         "profile": "llama",
         "rope_base": 10000.0,
         "rope_magnitude": 1.0,
         "groups": "neighbours",
+        "targets": "next",
+        "meta_device": True,
     },
     seams={
         "scale": cut_scale,
