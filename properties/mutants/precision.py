@@ -173,23 +173,3 @@ def _(patch: Patch) -> None:
         return query, *original(self, x)[1:]
 
     patch.method(attention.MultiHeadAttention, "project", project)
-
-
-@mutant("second-forward-differs", component="gradient", breaks=("AUD-12",))
-def _(patch: Patch) -> None:
-    """A block that runs a second time for the same forward, as a checkpoint has it, gives less."""
-    whole, original = GPT.forward, Block.forward
-    ran: set[int] = set()
-
-    @wraps(whole)
-    def begin(self: GPT, *arguments: Any, **options: Any) -> Any:
-        ran.clear()
-        return whole(self, *arguments, **options)
-
-    def forward(self: Block, x: Tensor, **options: Any) -> Tensor:
-        again = id(self) in ran
-        ran.add(id(self))
-        return original(self, x * 0.9 if again else x, **options)
-
-    patch.method(GPT, "forward", begin)
-    patch.method(Block, "forward", forward)

@@ -50,3 +50,17 @@ def _(patch: Patch) -> None:
         return attention_mask.bool()[:, None, None].expand(-1, 1, length, -1)
 
     patch.replace(model._visible_tokens, visible)
+
+
+@mutant("one-cache-for-all", component="cache", breaks=("AUD-6",))
+def _(patch: Patch) -> None:
+    """A new cache is the old one, emptied: two sequences read in turn write into one."""
+    held: dict[int, Any] = {}
+    original = GPT.new_cache
+
+    def new_cache(self: GPT) -> Any:
+        cache = held.setdefault(id(self), original(self))
+        cache.layers[:] = original(self).layers
+        return cache
+
+    patch.method(GPT, "new_cache", new_cache)

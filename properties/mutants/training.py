@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import wraps
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from theodolite.reference import (
     attention,
     averaging,
     bigram,
+    block,
     checkpoint,
     data,
     feed_forward,
@@ -248,3 +250,23 @@ def _(patch: Patch) -> None:
         self.pre_norm = True
 
     patch.method(block.Block, "__init__", make)
+
+
+@mutant("second-forward-differs", component="gradient", breaks=("AUD-12",))
+def _(patch: Patch) -> None:
+    """A block that runs a second time for the same forward, as a checkpoint has it, gives less."""
+    whole, original = model.GPT.forward, block.Block.forward
+    ran: set[int] = set()
+
+    @wraps(whole)
+    def begin(self: model.GPT, *arguments: Any, **options: Any) -> Any:
+        ran.clear()
+        return whole(self, *arguments, **options)
+
+    def forward(self: block.Block, x: Tensor, **options: Any) -> Tensor:
+        again = id(self) in ran
+        ran.add(id(self))
+        return original(self, x * 0.9 if again else x, **options)
+
+    patch.method(model.GPT, "forward", begin)
+    patch.method(block.Block, "forward", forward)

@@ -96,3 +96,29 @@ def _(original: Any, parts: Any) -> None:
     """A matrix is registered and never read."""
     del original
     parts.owner.left_over = nn.Parameter(torch.randn(17, 13))
+
+
+@portable("weights-rounded-when-saved", seam="built", component="state", breaks=("AUD-9",))
+def _(original: Any, parts: Any) -> None:
+    """The state dict holds weights rounded to bfloat16, whatever the model computes in."""
+    del original
+
+    def round_all(_: nn.Module, state: dict[str, Any], *__: Any) -> None:
+        for name, tensor in state.items():
+            state[name] = tensor.bfloat16().to(tensor.dtype)
+
+    parts.model.register_state_dict_post_hook(round_all)
+
+
+@portable(
+    "a-buffer-that-is-not-saved",
+    seam="built",
+    component="state",
+    breaks=("AUD-9",),
+    needs=("meta",),
+)
+def _(original: Any, parts: Any) -> None:
+    """The head's input is scaled by a buffer that only construction fills."""
+    del original
+    parts.head.register_buffer("boost", torch.full((1,), 1.25), persistent=False)
+    parts.head.register_forward_pre_hook(lambda head, given: (given[0] * head.boost,))

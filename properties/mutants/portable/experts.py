@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -73,3 +74,10 @@ def _(original: Callable[..., Tensor], x: Tensor, weights: Tensor, chosen: Tenso
     taken = torch.nn.functional.one_hot(chosen.flatten()).cumsum(0)
     place = taken.gather(1, chosen.flatten()[:, None]).view_as(chosen)
     return original(x, weights * (place <= room), chosen)
+
+
+@portable("shares-in-another-order", seam="router", component="moe", breaks=("FFN-2",))
+def _(original: Callable[..., Any], logits: Tensor, k: int) -> Any:
+    """The best expert gets the smallest share, and the last of the chosen ones the largest."""
+    shares, chosen = original(logits, k)
+    return shares.flip(-1), chosen

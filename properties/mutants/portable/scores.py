@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from theodolite.properties.mutants.registry import portable
@@ -126,3 +127,30 @@ def _(
         return original(query, key, value, None, scale)
     turned = (x.transpose(0, 2) for x in (query, key, value))
     return original(*turned, None, scale).transpose(0, 2)
+
+
+@portable(
+    "fused-dropout-in-evaluation", seam="attend", component="dropout", breaks=("ATT-7", "AUD-9")
+)
+def _(
+    original: Callable[..., Tensor],
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    visible: Tensor | None,
+    scale: float,
+) -> Tensor:
+    """The fused operator is told its dropout in evaluation too."""
+    del original
+    return F.scaled_dot_product_attention(
+        query, key, value, attn_mask=visible, scale=scale, dropout_p=0.2
+    )
+
+
+@portable("means-on-top-of-a-buffer", seam="mix", component="attention", breaks=("ATT-7",))
+def _(original: Callable[..., Tensor], weights: Tensor, value: Tensor) -> Tensor:
+    """The means are added to what stands in the buffer that they are written to."""
+    del original
+    buffer = value.new_full((len(value) * value.shape[1], weights.shape[-2], value.shape[-1]), 0.3)
+    means = torch.baddbmm(buffer, weights.flatten(0, 1), value.flatten(0, 1))
+    return means.view(*weights.shape[:-1], value.shape[-1])

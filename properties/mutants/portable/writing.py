@@ -63,7 +63,7 @@ def _(
     return torch.zeros_like(ranked).scatter(-1, order, kept / kept.sum(-1, keepdim=True))
 
 
-@portable("softmax-of-the-softmax", seam="distribution", component="softmax", breaks=("GEN-3",))
+@portable("softmax-of-the-softmax", seam="distribution", component="generation", breaks=("GEN-3",))
 def _(
     original: Callable[..., Tensor], logits: Tensor, by: float, k: int | None, p: float | None
 ) -> Tensor:
