@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import CheckpointError, checkpoint
 
 from theodolite.fixtures.errors import SubjectError
 from theodolite.fixtures.judging import judge, not_applicable, require
@@ -114,6 +114,15 @@ def _checkpointed(view: View) -> tuple[Switch, Trained]:
         except SubjectError as error:
             tried.append(f"{switch.name} raises: {error}")
             continue
+        except CheckpointError:
+            require(
+                condition=False,
+                says="what is computed again for backward is what forward computed",
+                where={"view": view.name, "switch": switch.name},
+                remedy="Other tensors are kept the second time: is a branch taken by a random "
+                "number, a counter or a cache that the first forward has changed?",
+                cause="checkpoint-other-forward",
+            )
         if trained.again:
             found = switch, trained
             break

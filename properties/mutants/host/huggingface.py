@@ -255,7 +255,7 @@ def huggingface_hosts() -> tuple[Host, ...]:
     llama = common | {"gqa", "rmsnorm", "untied"}
     gpt2 = common | {"learned", "layernorm", "tied", "activation"}
     return (
-        Host("llama", "hf:llama", _llama_like("llama", "Llama"), frozenset(llama)),
+        Host("llama", "hf:llama", _llama_like("llama", "Llama"), frozenset(llama | {"gate"})),
         Host("gpt2", "hf:gpt2", _gpt2(), frozenset(gpt2)),
         Host("mixtral", "hf:mixtral", _llama_like("mixtral", "Mixtral"), frozenset(llama)),
     )

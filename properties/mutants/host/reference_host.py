@@ -141,7 +141,9 @@ def _generate(patch: Patch, change: Change) -> None:
 REFERENCE = Host(
     name="reference",
     spec="theodolite.properties.mutants.host.reference_host:build",
-    features=frozenset({"gqa", "rmsnorm", "cache", "untied", "profile", "top_p", "end", "meta"}),
+    features=frozenset(
+        {"gqa", "rmsnorm", "cache", "untied", "profile", "top_p", "end", "meta", "gate"}
+    ),
     declarations={
         "profile": "llama",
         "rope_base": 10000.0,

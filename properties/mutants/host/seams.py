@@ -94,7 +94,7 @@ class Host:
         spec: What is audited, as `Subject.load` takes it.
         seams: Where a change can be put, and how.
         features: What it has of what mutants need: "learned" (positions), "gqa", "rmsnorm",
-            "layernorm", "cache", "shift" (its loss shifts), "tied", "dropout" ...
+            "layernorm", "cache", "shift" (its loss shifts), "gate" (named so), "tied" ...
         declarations: What is declared of it.
     """
 

@@ -68,6 +68,7 @@ def _(original: Callable[..., Tensor], x: Tensor) -> Tensor:
     component="feed_forward",
     breaks=("FFN-2",),
     source="ml-explore/mlx-lm#767",
+    needs=("gate",),  # where no name says which branch is the gate, either may be
 )
 def _(original: Callable[..., Tensor], gate: Tensor, up: Tensor) -> Tensor:
     """The activation is applied to the linear branch, and the gate is left linear."""

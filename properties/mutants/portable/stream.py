@@ -274,7 +274,27 @@ def _(
     second: Part,
     feed: Part,
 ) -> Tensor:
-    """In training, layers are dropped by a generator that checkpointing does not rewind."""
+    """In training, attention is dropped by a generator that checkpointing does not rewind."""
     if getattr(first, "training", False) and random.random() < 0.5:
-        return x
+        return x + feed(second(x))
     return original(x, first, attention, second, feed)
+
+
+@portable(
+    "stream-scaled-by-another-generator",
+    seam="block",
+    component="gradient",
+    breaks=("AUD-12",),
+    needs=("checkpointing",),
+)
+def _(
+    original: Callable[..., Tensor],
+    x: Tensor,
+    first: Part,
+    attention: Part,
+    second: Part,
+    feed: Part,
+) -> Tensor:
+    """In training, a block's input is scaled by a generator that checkpointing does not rewind."""
+    scale = 1 + random.random() if getattr(first, "training", False) else 1.0
+    return original(scale * x, first, attention, second, feed)
