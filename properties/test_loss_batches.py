@@ -12,7 +12,7 @@ from torch import Tensor
 from theodolite.fixtures.errors import SubjectError
 from theodolite.fixtures.judging import judge, not_applicable
 from theodolite.fixtures.own_loss import Fit, gradient_of, ignored_target, loss_of, plain_fit
-from theodolite.fixtures.padding import Ragged, padding_of, ragged, reads_padded
+from theodolite.fixtures.padding import Ragged, far, padding_of, ragged, reads_padded
 from theodolite.fixtures.views import View
 from theodolite.properties import claim
 
@@ -51,7 +51,7 @@ def test_more_padding_does_not_change_the_loss(view: View) -> None:
             counted = batch.real & (batch.real.cumsum(1) > 1)
         targets = torch.where(counted, view.subject.random_ids(3, lengths[0], seed=9), index)
         extra = _told(view, batch) if masked else {}
-        less, _ = loss_of(view, batch.ids, targets, **extra)
+        less, scores = loss_of(view, batch.ids, targets, **extra)
         filler = view.random_ids(3, _MORE, seed=5)
         ids, more = (
             _beside(side, what, fill)
@@ -60,7 +60,10 @@ def test_more_padding_does_not_change_the_loss(view: View) -> None:
         if masked:
             real = _beside(side, batch.real, torch.zeros_like(filler, dtype=torch.bool))
             extra = _told(view, Ragged(batch.texts, ids, real))
-        padded, _ = loss_of(view, ids, more, **extra)
+        padded, moved = loss_of(view, ids, more, **extra)
+        kept = moved[:, _MORE:] if side == "left" else moved[:, :-_MORE]
+        if far(kept[counted], scores[counted], view.relation_bound):
+            not_applicable("not judged: padding moves the logits (see causality, padding, batch)")
         judge(
             padded,
             less,
@@ -85,6 +88,9 @@ def test_ragged_micro_batches_together_give_the_loss_and_gradient_of_one_batch(v
     ids, targets = view.random_ids(3), view.random_ids(3, seed=9)
     targets[0, 3:] = index
     targets[2, view.length // 2 :] = index
+    alone = torch.cat([view.logits(row[None]) for row in ids])
+    if far(alone, view.logits(ids), view.relation_bound):
+        not_applicable("not judged: rows alone have other logits (see batch.independence)")
     counts = [_counted(row[None], index, fit) for row in targets]
     whole, due = gradient_of(view, ids, targets)
     takes = _takes_count(view, ids, targets)
