@@ -126,6 +126,13 @@ def _(original: Callable[..., Tensor], mask: Tensor, queries: int) -> Tensor:
     return original(1 - mask.long(), queries)
 
 
+@portable("padding-seen-by-steps", seam="padding", component="padding", breaks=("AUD-5",))
+def _(original: Callable[..., Tensor], mask: Tensor, queries: int) -> Tensor:
+    """The mask hides padding from the prompt alone: single tokens behind a cache see it."""
+    seen = original(mask, queries)
+    return seen | torch.ones_like(seen) if queries == 1 < mask.shape[1] else seen
+
+
 @portable("window-one-wider", seam="window", component="window", breaks=("ATT-2",))
 def _(original: Callable[..., Tensor], queries: int, keys: int, width: int) -> Tensor:
     """The window holds one key more than is declared."""
