@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
+import torch
 from torch import Tensor
 
 from theodolite.properties.mutants.registry import portable
@@ -267,17 +268,11 @@ def _(
     needs=("checkpointing",),
 )
 def _(
-    original: Callable[..., Tensor],
-    x: Tensor,
-    first: Part,
-    attention: Part,
-    second: Part,
-    feed: Part,
+    original: Callable[..., Tensor], x: Tensor, first: Part, attention: Part, *rest: Part
 ) -> Tensor:
     """In training, attention is dropped by a generator that checkpointing does not rewind."""
-    if getattr(first, "training", False) and random.random() < 0.5:
-        return x + feed(second(x))
-    return original(x, first, attention, second, feed)
+    dropped = getattr(first, "training", False) and random.random() < 0.5
+    return original(x, first, torch.zeros_like if dropped else attention, *rest)
 
 
 @portable(
@@ -287,14 +282,7 @@ def _(
     breaks=("AUD-12",),
     needs=("checkpointing",),
 )
-def _(
-    original: Callable[..., Tensor],
-    x: Tensor,
-    first: Part,
-    attention: Part,
-    second: Part,
-    feed: Part,
-) -> Tensor:
+def _(original: Callable[..., Tensor], x: Tensor, first: Part, *rest: Part) -> Tensor:
     """In training, a block's input is scaled by a generator that checkpointing does not rewind."""
     scale = 1 + random.random() if getattr(first, "training", False) else 1.0
-    return original(scale * x, first, attention, second, feed)
+    return original(scale * x, first, *rest)
