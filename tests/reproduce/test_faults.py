@@ -19,9 +19,6 @@ WITHOUT = {
 }
 """Checks of these faults whose failures may be without a script, and why."""
 
-BY_CHANCE = {"unfilled"}
-"""Faults that show what happens to stand in memory: not in every process."""
-
 QUICK = {
     "faults": {
         "M16": ("causality.prefix", "inside.rows_sum_to_one"),
@@ -98,8 +95,7 @@ def test_faults_between_training_and_serving(fault, select, reproduce, tmp_path)
         spec, select=select or SERVING, settings=fault.settings, declare=fault.declare
     )
     mended = serving_faults.SOURCE if fault.changes else None  # else a declaration is wrong
-    if fault.id not in BY_CHANCE:
-        shows_and_mends(found, tmp_path / "serving.py", mended)
+    shows_and_mends(found, tmp_path / "serving.py", mended)
 
 
 def shows_and_mends(found, file, mended):

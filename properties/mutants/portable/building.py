@@ -70,6 +70,14 @@ def _(original: Any, parts: Any) -> None:
         gain.fill_(1e30)
 
 
+@portable("a-gain-that-nothing-fills", seam="built", component="init", breaks=("AUD-9",))
+def _(original: Any, parts: Any) -> None:
+    """The final norm's parameters are made by torch.empty, and left as the memory was."""
+    del original
+    for name, parameter in list(parts.final_norm.named_parameters()):
+        setattr(parts.final_norm, name, nn.Parameter(torch.empty_like(parameter)))
+
+
 @portable(
     "tie-broken-after-building",
     seam="built",
