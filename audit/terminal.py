@@ -86,6 +86,6 @@ def _conclusion(report: Report) -> Text:
     for accused in report.diagnosis:
         cause = f" ({accused['cause']})" if accused["cause"] else ""
         text.append(f"\nsuspect: {accused['component']}{cause}", style="bold")
-        text.append(f", {accused['score']:.0%}: {accused['sentence'] or 'no known fault'}")
+        text.append(f", {accused['score']:.0%}: {accused['sentence'] or 'no known fault.'}")
         text.append(f" Seen by {', '.join(accused['evidence'])}.", style="dim")
     return text

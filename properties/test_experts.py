@@ -70,7 +70,11 @@ def test_as_many_experts_work_on_each_token_as_are_meant_to(view: View) -> None:
             + ("" if wanted is None else f", as {_said(source)}"),
             measured=float(counts[token]),
             bound=float(expected),
-            where={**place, "token": token, "experts": mixture.active[token].nonzero().flatten()},
+            where={
+                **place,
+                "token": token,
+                "experts": mixture.active[token].nonzero().flatten().tolist(),
+            },
             remedy="Is k read from the configuration, are weights and experts gathered by the same "
             "indices, and is each chosen expert added to the output?",
             cause="active-experts-differ" if wanted is not None else "token-without-experts",

@@ -36,7 +36,7 @@ def test_heads_are_joined_side_by_side_before_the_output_projection(view: View) 
             require(
                 condition=False,
                 says="each head hands on an output of its own",
-                where={**place, "projection": projection.path, "heads": [head, other]},
+                where={**place, "projection": projection.path, "heads": f"{head} and {other}"},
                 remedy="Are heads averaged, or one of them copied, where they should be joined?",
                 cause="heads-handed-on-twice",
             )

@@ -8,7 +8,7 @@ import torch
 from theodolite.fixtures.errors import SubjectError
 from theodolite.fixtures.judging import judge, not_applicable, require
 from theodolite.fixtures.own_loss import (
-    Fit,
+    FACTOR,
     cross_entropy,
     due_pairing,
     fit_of,
@@ -18,13 +18,6 @@ from theodolite.fixtures.own_loss import (
 from theodolite.fixtures.views import View
 from theodolite.properties import claim
 
-_SMOOTHEST = 0.5
-"""Label smoothing keeps at least this share on the target; 0.9 is usual."""
-
-_FACTOR = 1e-3
-"""How far from 1 the factor of a mean may be found: the losses of sharpened logits differ by some
-tenths of a nat, and are exact to 1e-4. Smoothing is 0.01 or more, a sum a factor of 39."""
-
 SHARPENED = pytest.mark.parametrize("view", ["sharpened"], indirect=True)
 
 
@@ -33,7 +26,7 @@ SHARPENED = pytest.mark.parametrize("view", ["sharpened"], indirect=True)
 def test_the_loss_is_the_cross_entropy_of_the_own_logits_shifted_once(view: View) -> None:
     """Random targets, four times, so that what the targets do not change does not count."""
     fit, bound = fit_of(view)
-    if _is_smoothed(fit, bound):
+    if fit.rest <= bound and fit.is_mean and fit.factor < 1 - FACTOR:
         not_applicable(f"the loss smooths its targets: {1 - fit.factor:.3g} of them is spread out")
     require(
         fit.rest <= bound,
@@ -55,7 +48,7 @@ def test_the_loss_is_the_cross_entropy_of_the_own_logits_shifted_once(view: View
     judge(
         fit.factor,
         1.0,
-        bound=max(_FACTOR, bound),
+        bound=max(FACTOR, bound),
         says="the loss is the mean over tokens",
         where={"tokens": view.random_ids(3).numel()},
         remedy='is it a sum (reduction="sum"), or divided by something else than the tokens?',
@@ -120,7 +113,3 @@ def test_ignored_targets_do_not_count_and_the_mean_is_over_tokens(view: View) ->
     not_applicable(
         "no target that is ignored was found (-100 and -1 are refused); declare ignore_index=N"
     )
-
-
-def _is_smoothed(fit: Fit, bound: float) -> bool:
-    return fit.rest <= bound and _SMOOTHEST <= fit.factor < 1 - _FACTOR

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 
 from torch import nn
 
+from theodolite.fixtures.head_groups import why_neighbours
+from theodolite.fixtures.head_reach import reach_of
 from theodolite.reproduce.outputs import FUTURE
 from theodolite.reproduce.relation import INSIDE, Case, Cases, Relation, of_cause
 from theodolite.reproduce.scene import Scene
@@ -39,6 +41,9 @@ _FUSED = {
     "weights": None,
     "product": None,
 }
+_HOOK = """given, projection = [], model.get_submodule("$projection")
+projection.register_forward_pre_hook(lambda module, args: given.append(args[0]))
+"""
 _WEIGHTS = "$weights[$layer]\n"
 QK = "$qk[$layer]\n"
 VALUES = "$values[$layer]\n"
@@ -132,6 +137,46 @@ def _row(scene: Scene) -> str:
     return lists[0] if lists else ""
 
 
+def _reaches(*kinds: str) -> Cases:
+    """Where the channels of each head of these kinds stand, and what each must change."""
+
+    def cases(scene: Scene) -> Iterator[Case]:
+        view = scene.subject.views.sharpened
+        for reach in reach_of(view):
+            if isinstance(reach, str) or reach.layer != scene.layer or reach.kind not in kinds:
+                continue
+            linear = isinstance(scene.subject.model.get_submodule(reach.projection), nn.Linear)
+            rows = [_slice(channels.tolist(), rows=linear) for channels in reach.channels]
+            total = reach.reached.shape[1]
+            size = total // reach.count
+            groups = [list(range(i * size, i * size + size)) for i in range(reach.count)]
+            due = f"all(served) and sorted(sum(served, [])) == [*range({total})]"
+            if reach.kind != "query" and why_neighbours(view, reach.module):
+                due = f"served == {groups}"
+            for case in _random(scene) if len(reach.heads) == reach.count else ():
+                place = {"projection": reach.projection, "rows": ", ".join(rows), "due": due}
+                yield {**case, **place}
+
+    return cases
+
+
+def _slice(places: list[int], *, rows: bool) -> str:
+    """An index of a weight's rows, or of its columns, as source."""
+    start, end = places[0], places[-1] + 1
+    found = f"slice({start}, {end})" if places == [*range(start, end)] else str(places)
+    return found if rows else f"(slice(None), {found})"
+
+
+def _twice(scene: Scene) -> Iterator[Case]:
+    one, _, other = str(scene.check.where.get("heads", "")).partition(" and ")
+    return ({**case, "one": one, "two": other} for case in _projection(scene))
+
+
+def _tables(scene: Scene) -> Iterator[Case]:
+    table = scene.check.where.get("table")
+    return ({**case, "table": table} for case in _random(scene))
+
+
 def watching(body: str, cases: Cases, hooks: str = "", views: tuple[str, ...] = INSIDE) -> Relation:
     """A relation whose body follows one watched forward on `ids`, T long, behind `hooks`."""
     run = "with Watch():\n    logits(ids)\n"
@@ -183,9 +228,40 @@ measured = (given[-1].reshape(joined.shape) - joined).abs().max().item()
 bound = $EQUAL * joined.abs().max().item()
 assert measured <= bound, "the output projection gets scrambled heads\"""",
     _projection,
-    hooks="""given, projection = [], model.get_submodule("$projection")
-projection.register_forward_pre_hook(lambda module, args: given.append(args[0]))
-""",
+    hooks=_HOOK,
+)
+TWICE = watching(
+    _OUTPUT
+    + """parts = given[-1].reshape(-1, out.shape[1], out.shape[3])
+measured, least = (parts[:, $one] - parts[:, $two]).abs().max().item(), $EQUAL * parts.abs().max()
+assert measured > least, "heads $one and $two hand on the same numbers, though they differ\"""",
+    of_cause("heads-handed-on-twice")(_twice),
+    hooks=_HOOK,
+)
+SERVED = Relation(
+    _WATCH
+    + """def heads():
+    calls.clear()
+    with Watch():
+        logits(ids)
+    $output[$layer]
+    return out.unbind(1)
+plain, weight, served = heads(), model.get_submodule("$projection").weight, []
+for rows in ($rows):  # of each head
+    weight[rows] *= -1
+    served.append([i for i, (a, b) in enumerate(zip(heads(), plain)) if not a.allclose(b)])
+    weight[rows] *= -1
+assert $due, f"each head of $projection changes these query heads: {served}\"""",
+    lambda scene: _reaches(*_KINDS[scene.check.id])(scene),
+    views=INSIDE,
+    fresh=True,
+)
+LOOKED_UP = watching(
+    """table = model.get_parameter("$table")
+read = [x for _, a, _, _ in calls if any(y is table for y in a) for x in a if x is not table]
+rows = next(x for x in read if torch.is_tensor(x)).reshape(-1, T)
+assert (rows.diff(dim=-1) == 1).all(-1).any(), f"positions read the rows {rows[0].tolist()}\"""",
+    _tables,
 )
 ALIKE = watching(
     QK
@@ -228,15 +304,20 @@ assert ran, "$idle is never run"
     _idle,
     fresh=True,
 )
+_KINDS = {"groups.queries": ("query",), "groups.members": ("key", "value")}
+
 ATTENDED: dict[str, list[Relation]] = {
     "inside.rows_sum_to_one": [SUMS, OVER_KEYS],
     "inside.no_weight_on_the_future": [LATER_WEIGHTS, FUTURE],
     "inside.weights_follow_scores": [OVER_KEYS],
     "inside.scale": [SCALE, FUSED_SCALE],
     "declared.scale": [SCALE, FUSED_SCALE],
-    "heads.joined": [JOINED],
+    "heads.joined": [TWICE, JOINED],
     "heads.differ": [ALIKE],
     "heads.groups": [GROUPS, NEIGHBOURS],
+    "groups.queries": [SERVED],
+    "groups.members": [SERVED, GROUPS],
+    "positions.lookup": [LOOKED_UP],
     "declared.window": [WINDOW],
     "window.field": [WINDOW],
     "heads.projections": [CALLED],

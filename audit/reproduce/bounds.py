@@ -6,6 +6,7 @@ Where a check has a bound of its own, its script rests on the same one.
 from __future__ import annotations
 
 from theodolite.fixtures.feed_forward_reading import LINEAR
+from theodolite.fixtures.finite_differences import _RESOLUTION
 from theodolite.fixtures.gradients import _NOTHING
 from theodolite.fixtures.insides import EQUAL
 from theodolite.fixtures.rotary_reading import PHASE
@@ -44,13 +45,6 @@ The bound of `assembly.final_norm`. A norm leaves epsilon's share, 1e-5 or so of
 1; without one the logits are eight times as large, and move by seven standard deviations.
 """
 
-SLOPE = 1e-3
-"""Relative distance of a gradient from a central difference in float64 with a step of 1e-6.
-
-Curvature leaves the square of the step, 1e-12 for each weight that adds up, and rounding 1e-16 of
-the logits over the step: 1e-10. The rest is room for a slope that is small beside its parts.
-"""
-
 NATS = 1e-4
 """Distance of a float32 loss from the cross-entropy of its logits.
 
@@ -82,7 +76,7 @@ BOUNDS = {
     "NORMED": NORMED,
     "FADED": FADED,
     "MOVED": MOVED,
-    "SLOPE": SLOPE,
+    "SLOPE": _RESOLUTION,
     "NATS": NATS,
     "LEARNT": LEARNT,
     "SHARE": SHARE,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from theodolite.fixtures.calling import keywords_of
 from theodolite.reproduce.relation import Case, Relation, once, sequences
-from theodolite.reproduce.scene import Scene
+from theodolite.reproduce.scene import Scene, switched
 
 
 def _parameters(scene: Scene) -> Iterator[Case]:
@@ -46,6 +47,18 @@ def _builds(scene: Scene) -> Iterator[Case]:
         yield {"build": scene.build, "ids": [ids]}
 
 
+def _checkpointed(scene: Scene) -> Iterator[Case]:
+    """How the script turns checkpointing on: a library's method, flags, or an argument."""
+    model, name = scene.subject.model, str(scene.check.where.get("switch", ""))
+    turn, more = f"model.{name}()", ""
+    if name.endswith("="):
+        turn, more = "", f"{name}{not keywords_of(model)[name[:-1]].default}"
+    elif not callable(getattr(model, name, None)):
+        turn = "\n".join(switched(model, name.split(", ")))
+    case = {"turn": turn, "more": more, "with": more and f", {more}"}
+    return ({**case, "ids": [ids]} for ids in scene.sequences(3))
+
+
 _BACKWARD = """ids, named = torch.tensor($ids), dict(model.named_parameters())
 loss = torch.nn.functional.cross_entropy(logits(ids)[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
 loss.backward()
@@ -74,24 +87,61 @@ assert not bad, f"the gradient of {bad} is not finite"
 )
 SLOPE = Relation(
     """
-ids, step = torch.tensor($ids), 1e-6
+ids = torch.tensor($ids)
 model.double()
 weights = [p for p in model.parameters() if p.requires_grad]
-ways = [torch.randn_like(p) for p in weights]
-logits(ids)[..., 0].sum().backward()
-slope = sum((p.grad * w).sum().item() for p, w in zip(weights, ways) if p.grad is not None)
-ends = []
-for side in (1, -1):
-    for p, w in zip(weights, ways):
-        p.data += side * step * w
-    ends.append(logits(ids)[..., 0].sum().item())
-    for p, w in zip(weights, ways):
-        p.data -= side * step * w
-found = (ends[0] - ends[1]) / (2 * step)
-measured, bound = abs(slope - found), $SLOPE * abs(found)
-assert measured <= bound, f"the gradient says {slope:.4g}; the logits rise by {found:.4g}"
+ways = [torch.randn_like(p) * p.detach().square().mean().sqrt() for p in weights]
+def value(): return logits(ids)[..., 0].double().sum()
+value().backward()
+parts = [(p.grad * way).sum().item() for p, way in zip(weights, ways) if p.grad is not None]
+torch.set_grad_enabled(False)
+def at(step):
+    [p.add_(step * way) for p, way in zip(weights, ways)]
+    found = value().item()
+    [p.sub_(step * way) for p, way in zip(weights, ways)]
+    return found
+near, far = ((at(h) - at(-h)) / (2 * h) for h in (2e-3, 4e-3))
+scale = max(sum(part**2 for part in parts) ** 0.5, abs(near))
+measured, bound = abs(sum(parts) - near), 3 * abs(near - far) + $SLOPE * scale
+assert measured <= bound, f"the gradient says {sum(parts):.4g}; the logits rise by {near:.4g}"
 """,
-    sequences(2),
+    lambda scene: ({"ids": [ids, ids[::-1]]} for ids in scene.sequences(2)),
+    gradient=True,
+    fresh=True,
+)
+CHECKPOINTED = Relation(
+    """
+ids = torch.tensor($ids)
+def gradients(**more):
+    torch.manual_seed(0)  # the same dropout
+    model.zero_grad()
+    logits(ids, **more).square().sum().backward()
+    return {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
+model.train()
+plain = gradients()
+$turn
+again = gradients($more)
+largest = max(g.abs().max() for g in plain.values())  # where keys have a bias, it has none
+off = {n: (again.get(n, 0 * g) - g).abs().max() / (g.abs().max() + 0.01 * largest)
+       for n, g in plain.items()}
+measured, bound = max(off.values()).item(), $RELATION
+assert measured <= bound, f"{max(off, key=off.get)} has another gradient, by {measured:.3g} of it"
+""",
+    _checkpointed,
+    gradient=True,
+    fresh=True,
+)
+CHECKPOINT_REFUSED = Relation(
+    """
+model.train()
+$turn
+scores = logits(torch.tensor($ids)$with)
+try:
+    scores.sum().backward()
+except torch.utils.checkpoint.CheckpointError as error:
+    raise AssertionError(f"backward computes something else again: {error}") from error
+""",
+    _checkpointed,
     gradient=True,
     fresh=True,
 )
@@ -206,6 +256,7 @@ assert measured <= bound, f"evaluation after training draws: logits differ by {m
 LEARNED: dict[str, list[Relation]] = {
     "gradient.every_parameter": [DEAD, NOT_FINITE],
     "gradient.slope": [SLOPE],
+    "gradient.checkpointing": [CHECKPOINTED, CHECKPOINT_REFUSED],
     "parameters.registered": [UNREGISTERED, UNREGISTERED_MODULES],
     "parameters.formula": [UNREGISTERED_MODULES, FEWER],
     "experts.router": [DEAD],

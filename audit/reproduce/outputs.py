@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from theodolite.reproduce.relation import Case, Cases, Relation, same, sequences
-from theodolite.reproduce.scene import Scene, switch
+from theodolite.reproduce.scene import HOLDERS, Scene, switch
 
 
 def _later(scene: Scene) -> Iterator[Case]:
@@ -140,6 +140,11 @@ assert moved > least, f"swapping the first two tokens moves the last logits by {
 """,
     _swapped,
 )
+_NO_DROPOUT = f"""{HOLDERS}
+    for name, rate in list(vars(m).items()):
+        if isinstance(rate, float) and (name == "p" or "drop" in name):
+            setattr(m, name, 0.0)
+"""
 PRECISE = _unmoved_by("model.double()", "float32 is far from float64", sequences(1))
 BACKENDS = _unmoved_by(
     "$switch",
@@ -147,7 +152,9 @@ BACKENDS = _unmoved_by(
     _backends,
     views=("sharpened",),
 )
-MODES = _unmoved_by("model.train()", "train mode without dropout gives other logits", sequences(2))
+MODES = _unmoved_by(
+    _NO_DROPOUT + "model.train()", "train mode without dropout gives other logits", sequences(2)
+)
 NEXT_LEARNED = Relation(
     """
 optimiser = torch.optim.AdamW(model.parameters(), 3e-3)

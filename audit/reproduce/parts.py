@@ -47,6 +47,11 @@ def _matrices(scene: Scene) -> Iterator[Case]:
                     yield {**case, "matrix": path}
 
 
+def _added(scene: Scene) -> Iterator[Case]:
+    one, _, two = str(scene.check.where.get("added", "")).partition(" and ")
+    return ({**case, "one": one, "two": two} for case in _part(scene))
+
+
 def _blocks(scene: Scene) -> tuple[list[Block], str]:
     inside = scene.subject.views.sharpened.insides.random
     blocks = blocks_of(inside)
@@ -125,6 +130,13 @@ assert measured <= bound, f"eps is not inside the root: tiny inputs are off by {
     _norm,
     views=INSIDE,
 )
+ZEROS = Relation(
+    """norm, x = model.get_submodule("$module"), torch.zeros(1, 1, $width)
+bad = (~norm(x).isfinite()).sum().item()
+assert bad == 0, f"{bad} channels of a position that is all zero are not finite\"""",
+    of_cause("epsilon-missing")(_part),
+    views=INSIDE,
+)
 GAIN = Relation(
     _CENTRED
     + """gain, weight = (norm(x) / x * size).mean((0, 1)), norm.get_parameter("$gain")
@@ -165,6 +177,21 @@ none, once, twice, against = outputs
     + _BEND
     + """assert bend > least, f"the activation is not on $matrix, the gate, up to {bend:.3g}\"""",
     _matrices,
+    views=INSIDE,
+    fresh=True,
+)
+MEET = Relation(
+    _FEED
+    + """pair, outputs = [f.get_parameter(name).data for name in ("$one", "$two")], []
+kept = [matrix.clone() for matrix in pair]
+for factors in ((1, 1), (1, 0), (0, 1), (0, 0)):
+    for matrix, factor, old in zip(pair, factors, kept):
+        matrix.copy_(factor * old)
+    outputs.append(f(x))
+both, one, two, none = outputs
+measured, least = (both - one - two + none).abs().max().item(), $LINEAR * both.abs().max().item()
+assert measured > least, "what $one adds is the same without $two: they are not multiplied\"""",
+    of_cause("branches-added")(_added),
     views=INSIDE,
     fresh=True,
 )
@@ -255,12 +282,12 @@ assert ran == sorted(ran), f"blocks run in the order {ran}"
 
 PARTS: dict[str, list[Relation]] = {
     "norm.formula": [SCALE_FREE, CENTRES],
-    "norm.epsilon": [EPSILON],
+    "norm.epsilon": [ZEROS, EPSILON],
     "norm.gain": [GAIN],
     "norm.per_position": [NORM_ALONE],
     "feed_forward.position_wise": [FEED_ALONE],
     "feed_forward.nonlinear": [BENDS],
-    "feed_forward.branches": [TAKES_PART, GATE_BENDS],
+    "feed_forward.branches": [TAKES_PART, GATE_BENDS, MEET],
     "residual.identity": [HANDED_ON],
     "residual.sum": [ADDED],
     "residual.branches": [ONCE],

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from theodolite.reproduce.attended import ATTENDED
 from theodolite.reproduce.cached import CACHED
+from theodolite.reproduce.experts import EXPERTS
 from theodolite.reproduce.generated import GENERATED
+from theodolite.reproduce.halved import HALVED
 from theodolite.reproduce.learned import LEARNED
 from theodolite.reproduce.lost import LOST
 from theodolite.reproduce.outputs import OUTPUTS
@@ -25,4 +27,6 @@ RELATIONS: dict[str, list[Relation]] = {
     **ATTENDED,
     **TURNED,
     **PARTS,
+    **EXPERTS,
+    **HALVED,
 }

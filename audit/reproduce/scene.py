@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -247,12 +247,26 @@ def switch(scene: Scene) -> list[str] | None:
         current = getattr(model.config, "_attn_implementation", None)
         other = "sdpa" if current == "eager" else "eager"
         return [f"model.set_attn_implementation({other!r})"]
-    found = flags_of(model, ("flash", "sdpa", "fused"))
-    flags = sorted({name for holder, name in found if isinstance(holder, nn.Module)})
-    if not flags:
-        return None
+    return switched(model, ("flash", "sdpa", "fused")) or None
+
+
+def switched(model: nn.Module, words: Collection[str]) -> list[str]:
+    """Lines that turn every flag with one of `words` in its name; none where it has no such flag.
+
+    Flags of modules, and of the configuration that they keep as `config`.
+    """
+    modules = list(model.modules())
+    holders = {id(each) for m in modules for each in (m, getattr(m, "config", m))}
+    found = {
+        name: not getattr(holder, name)
+        for holder, name in flags_of(model, words)
+        if id(holder) in holders and not isinstance(holder, dict)
+    }
     return [
-        f"for m in [m for m in model.modules() if hasattr(m, {flag!r})]:\n"
-        f"    m.{flag} = not m.{flag}"
-        for flag in flags
+        f"{HOLDERS}\n    if hasattr(m, {name!r}):\n        m.{name} = {value}"
+        for name, value in found.items()
     ]
+
+
+HOLDERS = 'for m in [h for m in model.modules() for h in (m, getattr(m, "config", m))]:'
+"""Every module, and the configuration that it keeps."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from theodolite.fixtures.saving import REFILLS
 from theodolite.reproduce.outputs import PREFIX, rows_of
 from theodolite.reproduce.relation import Case, Relation, same, sequences
 from theodolite.reproduce.scene import Scene
@@ -88,6 +89,50 @@ assert measured <= bound, f"after loading the saved weights logits differ by {me
 """,
     lambda scene: ({"ids": [ids], "build": scene.build} for ids in scene.sequences(1)),
     fresh=True,
+)
+_NAN = "torch.use_deterministic_algorithms(True, warn_only=True)  # torch.empty then gives NaN\n"
+_SAME = """torch.use_deterministic_algorithms(False)
+def held(m): return {**dict(m.named_parameters()), **dict(m.named_buffers())}
+mine, others = held(model), held(other)
+differ = [name for name in mine if not torch.equal(mine[name], others.get(name, mine[name][:0]))]
+assert not differ, f"other numbers in {differ}"
+"""
+READ_AGAIN = Relation(
+    _NAN
+    + """with tempfile.TemporaryDirectory() as folder:
+    model.save_pretrained(folder)
+    other = type(model).from_pretrained(folder).eval()
+"""
+    + _SAME
+    + "ids, plain = torch.tensor($ids), logits(torch.tensor($ids))\nmodel = other\n"
+    + same("logits(ids)", "plain", "read from its own files it gives other logits"),
+    sequences(1),
+    imports=("tempfile",),
+    fresh=True,
+)
+FILLED = Relation(
+    """with torch.device("meta"):
+    other = $build
+"""
+    + _NAN
+    + f"""other.to_empty(device="cpu")
+for name in {REFILLS}:
+    getattr(other, name, lambda: None)()
+other.load_state_dict(model.state_dict())
+"""
+    + _SAME,
+    lambda scene: [{"build": scene.build}],
+    fresh=True,
+)
+ON_META = Relation(
+    """
+try:
+    with torch.device("meta"):
+        $build
+except Exception as error:
+    raise AssertionError(f"it cannot be built without memory: {error}") from error
+""",
+    lambda scene: [{"build": scene.build}],
 )
 FINITE = Relation(
     """
@@ -174,5 +219,7 @@ STEADY: dict[str, list[Relation]] = {
     "state.repeat": [REPEAT],
     "state.untouched": [UNTOUCHED, IDS_KEPT, DRAWS],
     "state.rebuilt": [REBUILT],
+    "state.files": [READ_AGAIN],
+    "state.meta": [ON_META, FILLED],
     "state.round_trip": [REBUILT],
 }

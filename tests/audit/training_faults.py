@@ -39,15 +39,16 @@ class Fault:
     library: dict = field(default_factory=dict)
     checks: tuple = field(kw_only=True)
 
+    def source(self, host):
+        """The model without the fault."""
+        if host in NAMES:
+            return library_source(host, **self.library)
+        return (FOLDER / f"{host}.py").read_text(encoding="utf-8")
+
     def write(self, folder, host):
         """Write the faulty model to `folder` and name it as a subject."""
-        file = FOLDER / f"{host}.py"
-        by_hand = file.is_file()
-        source = (
-            file.read_text(encoding="utf-8") if by_hand else library_source(host, **self.library)
-        )
-        name = "Model" if by_hand else "small"
-        return written(changed(source, self.hosts[host], self.id), folder, name)
+        name = "small" if host in NAMES else "Model"
+        return written(changed(self.source(host), self.hosts[host], self.id), folder, name)
 
 
 ANGLES = "angles = positions[..., None].float() * freqs"

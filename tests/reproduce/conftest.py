@@ -8,7 +8,8 @@ import pytest
 
 from theodolite.cli import main
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "audit"))
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "audit")]
 
 # Each script runs in a process of its own; torch is imported once, before they part.
 DRIVER = """

@@ -1,24 +1,16 @@
 """Each failure of a faulty model is written as a script that shows it, and passes once mended."""
 
-import re
 from pathlib import Path
 
 import faults
 import inside_faults
 import pytest
 import serving_faults
+from showing import shows_and_mends
 
 MODELS = Path(faults.__file__).parent / "models"
-LONGEST = 32
 INSIDE = ("inside", "heads", "rope", "norm", "feed_forward", "residual", "assembly", "batch")
 SERVING = ("cache", "padding", "positions", "loss", "generation", "init", "tying")
-WITHOUT = {
-    "inside.sinks",  # what a sink weighs takes more than a few lines to read off
-    "parameters.formula",  # it needs the anatomy
-    "padding.cache",  # where a mask is refused in one form and taken in another
-}
-"""Checks of these faults whose failures may be without a script, and why."""
-
 QUICK = {
     "faults": {
         "M16": ("causality.prefix", "inside.rows_sum_to_one"),
@@ -96,24 +88,3 @@ def test_faults_between_training_and_serving(fault, select, reproduce, tmp_path)
     )
     mended = serving_faults.SOURCE if fault.changes else None  # else a declaration is wrong
     shows_and_mends(found, tmp_path / "serving.py", mended)
-
-
-def shows_and_mends(found, file, mended):
-    """Every script fails on the faulty file, and ends well on the correct one; none is long."""
-    missing = {
-        check: each["no_script"]
-        for check, each in found.failed.items()
-        if check not in found.scripts
-    }
-    assert set(missing) <= WITHOUT, missing
-    assert all(missing.values())
-    for script in found.scripts.values():
-        text = script.read_text(encoding="utf-8")
-        assert len([line for line in text.splitlines() if line.strip()]) <= LONGEST, text
-        assert not re.search(r"^\s*(from|import) theodolite", text, re.MULTILINE)
-    for check, (status, said) in found.outcomes().items():
-        assert status == 1, check
-        assert said.startswith("AssertionError"), f"{check}: {said}"
-    if mended is not None:
-        file.write_text(mended, encoding="utf-8")
-        assert {check: said for check, (_, said) in found.outcomes().items() if said} == {}
