@@ -16,6 +16,7 @@ import pytest
 from torch import nn
 
 import theodolite.properties
+from theodolite.fixtures.anatomy import anatomy_of
 from theodolite.fixtures.errors import UsageError
 from theodolite.fixtures.plugin import AUDITED, PROPERTY
 from theodolite.fixtures.results import Result
@@ -96,7 +97,7 @@ def audit(
 def _anatomy_of(subject: Subject) -> dict[str, Any]:
     """The anatomy for the report, or why there is none; the checks on it have failed then."""
     try:
-        return subject.anatomy.to_dict()
+        return anatomy_of(subject).to_dict()
     except Exception as error:
         return {"unread": {"anatomy": f"it could not be measured: {error}"}}
 

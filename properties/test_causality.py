@@ -93,7 +93,7 @@ def test_no_gradient_flows_from_a_logit_to_a_later_token(view: View) -> None:
     """The gradient of position t with respect to embeddings after t is exactly 0."""
     length = view.length
     ids = view.random_ids(1).expand(length, -1)
-    with EmbeddingProbe(view, ids) as probe:
+    with EmbeddingProbe(view.model, ids) as probe:
         logits = view.logits(ids, gradient=True)
     embedded = probe.output
     if embedded is None or not logits.requires_grad:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from theodolite.fixtures.anatomy import anatomy_of
 from theodolite.fixtures.anatomy_attention import AttentionAnatomy
 from theodolite.fixtures.anatomy_window import sight_over
 from theodolite.fixtures.declarations import expanded
@@ -75,7 +76,7 @@ def test_the_declared_soft_cap_is_the_real_one(subject: Subject) -> None:
 
 @claim("ROPE-4", "POS-2", check="declared.positions", component="position")
 def test_positions_enter_as_declared(subject: Subject) -> None:
-    declared, anatomy = _declared(subject, "positions"), subject.anatomy
+    declared, anatomy = _declared(subject, "positions"), anatomy_of(subject)
     said = _source(subject, "positions")
     if declared in ("learned", "sinusoidal"):
         measured = _read(anatomy.embedded_positions, anatomy.unread, "embedded_positions")
@@ -127,7 +128,7 @@ def test_the_rotation_is_as_declared(subject: Subject) -> None:
 
 @claim("AUD-9", check="declared.tied", component="tying")
 def test_embedding_and_head_are_tied_as_declared(subject: Subject) -> None:
-    declared, measured = _declared(subject, "tied"), subject.anatomy.tied
+    declared, measured = _declared(subject, "tied"), anatomy_of(subject).tied
     if measured is None:
         not_applicable("embedding or head are no tables of their own")
     require(
@@ -154,9 +155,9 @@ def test_the_feed_forward_network_is_as_declared(subject: Subject) -> None:
     asked = {key: name for key, name in names.items() if key in known}
     if not asked:
         not_applicable("no activation is declared: --declare activation=silu, for example")
-    parts = subject.anatomy.feed_forward
+    parts = anatomy_of(subject).feed_forward
     if not parts:
-        not_applicable(subject.anatomy.unread.get("feed_forward", "no feed-forward network"))
+        not_applicable(anatomy_of(subject).unread.get("feed_forward", "no feed-forward network"))
     for key, name in asked.items():
         routed = name in ("experts", "active", "shared_width")
         judged = [part for part in parts if not routed or part.experts is not None]
@@ -182,7 +183,7 @@ def test_the_feed_forward_network_is_as_declared(subject: Subject) -> None:
 
 @claim("NORM-1", "NORM-6", check="declared.norm", component="norm")
 def test_norms_and_biases_are_as_declared(subject: Subject) -> None:
-    known, anatomy = expanded(subject.declarations), subject.anatomy
+    known, anatomy = expanded(subject.declarations), anatomy_of(subject)
     norm, assembly, biases = anatomy.norm, anatomy.assembly, anatomy.biases
     inside = [biases.queries_keys_values, biases.attention_output, biases.feed_forward]
     measured: dict[str, tuple[Any, str]] = {
@@ -208,7 +209,7 @@ def test_norms_and_biases_are_as_declared(subject: Subject) -> None:
 
 @claim("MHA-1", "HYP-1", check="declared.shape", component="heads")
 def test_layers_heads_and_widths_are_as_declared(subject: Subject) -> None:
-    known, anatomy = expanded(subject.declarations), subject.anatomy
+    known, anatomy = expanded(subject.declarations), anatomy_of(subject)
     asked = [
         key
         for key in ("layers", "width", "heads", "kv_heads", "head_width", "sinks", "qk_norm")
@@ -233,7 +234,7 @@ def test_parameters_are_as_many_as_the_anatomy_predicts(subject: Subject) -> Non
     More is no fault: a family may have learned scales or gates that no formula here knows, and
     what never runs is found by its gradient (AUD-12).
     """
-    parameters = subject.anatomy.parameters
+    parameters = anatomy_of(subject).parameters
     require(
         not parameters.unregistered,
         "every parameter that runs is a parameter of the model",
@@ -281,9 +282,9 @@ def _source(subject: Subject, key: str) -> str:
 
 
 def _attention(subject: Subject) -> Sequence[AttentionAnatomy]:
-    layers = subject.anatomy.attention
+    layers = anatomy_of(subject).attention
     if not layers:
-        not_applicable(f"attention is not visible: {subject.anatomy.unread.get('attention')}")
+        not_applicable(f"attention is not visible: {anatomy_of(subject).unread.get('attention')}")
     return layers
 
 

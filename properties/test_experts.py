@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import torch
 
+from theodolite.fixtures.attentions import EQUAL
 from theodolite.fixtures.declarations import expanded
-from theodolite.fixtures.insides import EQUAL
 from theodolite.fixtures.judging import judge, judge_differs, not_applicable, require
 from theodolite.fixtures.mixtures import Mixture, mixtures_in
 from theodolite.fixtures.views import View

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from theodolite.fixtures.attention_calls import AttentionCall, scores_of, slope
-from theodolite.fixtures.insides import EQUAL, attentions, is_flat
+from theodolite.fixtures.attentions import EQUAL, attentions, is_flat
 from theodolite.fixtures.judging import judge, judge_differs, not_applicable, require
 from theodolite.fixtures.scales import SAME, expected_scale, is_normalised, named_scale
 from theodolite.fixtures.views import View

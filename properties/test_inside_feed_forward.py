@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from theodolite.fixtures.attentions import EQUAL
 from theodolite.fixtures.blocks import blocks_of
 from theodolite.fixtures.declarations import expanded
 from theodolite.fixtures.feed_forward_reading import (
@@ -19,7 +20,6 @@ from theodolite.fixtures.feed_forward_reading import (
     nonlinearity,
     roles,
 )
-from theodolite.fixtures.insides import EQUAL
 from theodolite.fixtures.judging import judge, not_applicable, require
 from theodolite.fixtures.views import View
 from theodolite.properties import claim

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from theodolite.fixtures.attention_calls import AttentionCall
+from theodolite.fixtures.attentions import EQUAL, attentions, is_flat
 from theodolite.fixtures.head_groups import (
     handed_on_twice,
     joined,
@@ -16,7 +17,6 @@ from theodolite.fixtures.head_groups import (
     tiled,
     why_neighbours,
 )
-from theodolite.fixtures.insides import EQUAL, attentions, is_flat
 from theodolite.fixtures.judging import judge, not_applicable, require
 from theodolite.fixtures.views import View
 from theodolite.properties import claim

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from theodolite.fixtures.insides import EQUAL
+from theodolite.fixtures.attentions import EQUAL
 from theodolite.fixtures.judging import judge, not_applicable, require
 from theodolite.fixtures.norm_reading import FITS, NormReading, norms_of, own_copy
 from theodolite.fixtures.views import View

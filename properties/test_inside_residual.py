@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from theodolite.fixtures.attentions import EQUAL
 from theodolite.fixtures.blocks import (
     Block,
     Keeps,
@@ -18,7 +19,7 @@ from theodolite.fixtures.blocks import (
 )
 from theodolite.fixtures.declarations import expanded
 from theodolite.fixtures.feed_forward_reading import mixes_time_by_design
-from theodolite.fixtures.insides import EQUAL, Inside, ModuleCall, is_inside
+from theodolite.fixtures.insides import Inside, ModuleCall, is_inside
 from theodolite.fixtures.judging import judge, judge_differs, not_applicable, require
 from theodolite.fixtures.kinds import is_norm
 from theodolite.fixtures.views import View

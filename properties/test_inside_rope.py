@@ -6,8 +6,8 @@ import pytest
 from torch import Tensor
 
 from theodolite.fixtures.attention_calls import AttentionCall, scores_of
+from theodolite.fixtures.attentions import EQUAL, still_attentions
 from theodolite.fixtures.constant_sequence import spread
-from theodolite.fixtures.insides import EQUAL, still_attentions
 from theodolite.fixtures.judging import judge, not_applicable, require
 from theodolite.fixtures.rotary_reading import (
     PHASE,

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from theodolite.fixtures.insides import is_still
+from theodolite.fixtures.attentions import is_still
 from theodolite.fixtures.judging import judge, not_applicable, require
 from theodolite.fixtures.rotary_reading import (
     NONE,

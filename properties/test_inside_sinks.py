@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from theodolite.fixtures.attention_calls import AttentionCall, scores_of
-from theodolite.fixtures.insides import Inside, attentions
+from theodolite.fixtures.attentions import attentions
+from theodolite.fixtures.insides import Inside
 from theodolite.fixtures.judging import judge, not_applicable
 from theodolite.fixtures.views import View
 from theodolite.properties import claim

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from theodolite.fixtures.errors import SubjectError
+from theodolite.fixtures.finding_writers import writer_of
 from theodolite.fixtures.generating import Writer
 from theodolite.fixtures.judging import judge, not_applicable
 from theodolite.fixtures.padding import padding_of, ragged, reads_padded
@@ -23,7 +24,7 @@ _NEW = 4
 @claim("GEN-1", "AUD-5", check="generation.padded", component="generation")
 def test_a_padded_batch_writes_what_each_prompt_writes_alone(view: View) -> None:
     """Greedy, on the declared side; where none is declared, one side has to work."""
-    writer = view.subject.writer
+    writer = writer_of(view.subject)
     if isinstance(writer, str):
         not_applicable(writer)
     if not writer.offers("mask") or not writer.rows:

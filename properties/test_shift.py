@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from theodolite.fixtures.insides import EQUAL, is_still
+from theodolite.fixtures.attentions import EQUAL, is_still
 from theodolite.fixtures.judging import judge, judge_differs, not_applicable
 from theodolite.fixtures.padding import far
 from theodolite.fixtures.recording import record

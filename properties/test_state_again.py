@@ -6,8 +6,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from theodolite.fixtures.decoding import decoder_of
 from theodolite.fixtures.driving import Driver
 from theodolite.fixtures.errors import SubjectError
+from theodolite.fixtures.finding_writers import writer_of
 from theodolite.fixtures.judging import PropertyFailure, judge, not_applicable, require
 from theodolite.fixtures.registration import tied_names
 from theodolite.fixtures.saving import from_files, from_nothing, is_pretrained
@@ -72,7 +74,7 @@ def test_a_model_that_has_decoded_is_as_it_was(view: View) -> None:
     subject, ids = view.subject, view.random_ids(3)
     before = view.logits(ids)
     done = False
-    decoder, writer = subject.decoder, subject.writer
+    decoder, writer = decoder_of(subject), writer_of(subject)
     if not isinstance(decoder, str):
         model = view.copy() if decoder.inside else view.model
         driver = Driver(view, decoder, model)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from theodolite.fixtures.errors import SubjectError
+from theodolite.fixtures.finding_writers import writer_of
 from theodolite.fixtures.generating import Writer
 from theodolite.fixtures.judging import judge, judge_differs, not_applicable, require
 from theodolite.fixtures.views import View
@@ -46,7 +47,7 @@ class Writing:
 @pytest.fixture
 def writing(view: View) -> Writing:
     """The view's own way of writing on."""
-    writer = view.subject.writer
+    writer = writer_of(view.subject)
     if isinstance(writer, str):
         not_applicable(writer)
     if (view.subject.longest or 99) < _PROMPT + _NEW:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from theodolite.fixtures.finding_writers import writer_of
 from theodolite.fixtures.generating import Writer
 from theodolite.fixtures.judging import not_applicable, require
 from theodolite.fixtures.views import View
@@ -29,7 +30,7 @@ SHARPENED = pytest.mark.parametrize("view", ["sharpened"], indirect=True)
 @pytest.fixture
 def writer(view: View) -> Writer:
     """The view's own way of writing on, if it draws."""
-    found = view.subject.writer
+    found = writer_of(view.subject)
     if isinstance(found, str):
         not_applicable(found)
     if not found.draws(view):

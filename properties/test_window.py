@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from theodolite.fixtures.anatomy import anatomy_of
 from theodolite.fixtures.anatomy_attention import Sight, read_sight
 from theodolite.fixtures.cache_faults import suspect
 from theodolite.fixtures.cached_window import widths_of
@@ -166,9 +167,9 @@ def _reads(driver: Driver, pieces: list[int]) -> bool:
 
 def _limits(subject: Subject) -> list[Limit]:
     """What each layer's queries are meant to see; its source is "" where nothing tells."""
-    layers = subject.anatomy.attention
+    layers = anatomy_of(subject).attention
     if not layers:
-        not_applicable(f"attention is not visible: {subject.anatomy.unread.get('attention')}")
+        not_applicable(f"attention is not visible: {anatomy_of(subject).unread.get('attention')}")
     known = expanded(subject.declarations)
     windows, chunks = (_each(known.get(key), len(layers)) for key in ("window", "chunk"))
     if windows is None or chunks is None:

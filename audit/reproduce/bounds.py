@@ -5,10 +5,10 @@ Where a check has a bound of its own, its script rests on the same one.
 
 from __future__ import annotations
 
+from theodolite.fixtures.attentions import EQUAL
 from theodolite.fixtures.feed_forward_reading import LINEAR
 from theodolite.fixtures.finite_differences import _RESOLUTION
 from theodolite.fixtures.gradients import _NOTHING
-from theodolite.fixtures.insides import EQUAL
 from theodolite.fixtures.rotary_reading import PHASE
 from theodolite.fixtures.views import LEAK, RELATION
 from theodolite.properties.test_causality import GRADIENT

@@ -103,7 +103,7 @@ class Scene:
         """Path of the module that embeds tokens."""
         view = self.subject.views.as_given
         ids = self.subject.random_ids(2)
-        with EmbeddingProbe(view, ids) as probe:
+        with EmbeddingProbe(view.model, ids) as probe:
             view.logits(ids, gradient=True)
         return next((p for p, m in self.subject.model.named_modules() if m is probe.module), None)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from theodolite.fixtures.insides import is_still
+from theodolite.fixtures.attentions import is_still
 from theodolite.fixtures.rotary_reading import turning
 from theodolite.reproduce.attended import QK, VALUES, constant, watching
 from theodolite.reproduce.relation import Case, Relation, of_cause
