@@ -16,12 +16,12 @@ import pytest
 from torch import nn
 
 import theodolite.properties
-from theodolite.fixtures.anatomy import anatomy_of
+from theodolite.fixtures.anatomy.measure import anatomy_of
 from theodolite.fixtures.errors import UsageError
+from theodolite.fixtures.judging.result import Result
+from theodolite.fixtures.oracles.strategies import without_shrinking
 from theodolite.fixtures.plugin import AUDITED, PROPERTY
-from theodolite.fixtures.results import Result
-from theodolite.fixtures.strategies import without_shrinking
-from theodolite.fixtures.subject import Subject
+from theodolite.fixtures.subject.subject import Subject
 from theodolite.properties.source import find_properties
 from theodolite.report import Check, Report
 
@@ -51,7 +51,7 @@ def audit(
         subject: A live module (ids (B, T) to logits (B, T, V)), a class or factory of one, a
             `Subject`, or a string: "reference", "FILE.py:NAME", "package.module:NAME", "hf:NAME",
             "hf:DIRECTORY". A live module is copied, never changed.
-        declare: What is known of it; see `theodolite.fixtures.declarations.DECLARABLE`.
+        declare: What is known of it; see `theodolite.fixtures.subject.declarations.DECLARABLE`.
         expected_failures: Check id → reason. Strict: one that passes fails the audit.
         budget: "quick" (the subject as given and sharpened), "standard" (every view), or
             "thorough" (every view, ten times as many drawn examples, and what takes
@@ -136,15 +136,14 @@ class _Collector:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         kept = []
         for item in items:
-            marker = item.get_closest_marker("claim")
-            check = marker.kwargs.get("check") if marker else None
+            check = _option(item, "check")
             if check is None:
                 continue
             callspec = getattr(item, "callspec", None)
             view = callspec.params.get("view") if callspec is not None else None
             if self._views is not None and view not in self._views:
                 continue
-            if item.get_closest_marker("slow") and not self._takes_time(check):
+            if _option(item, "budget") == "thorough" and not self._takes_time(check):
                 continue
             if self._select is None or any(_matches(check, name) for name in self._select):
                 kept.append(item)
@@ -152,7 +151,7 @@ class _Collector:
         for item in kept:
             without_shrinking(item.obj, times=self._times, explore=self._explore)  # type: ignore[attr-defined]
         # The gates come first: what they say explains why others do not apply.
-        items[:] = sorted(kept, key=lambda item: "test_gates" not in item.nodeid)
+        items[:] = sorted(kept, key=lambda item: not _option(item, "gate"))
 
     def _takes_time(self, check: str) -> bool:
         return self._times > 1 or check in (self._select or ())
@@ -196,6 +195,12 @@ class _Collector:
             reproduce = f"theodolite audit {self._name} --select {check}"
             checks.append(_expected(Check.merge(results, reproduce=reproduce), expected.get(check)))
         return checks
+
+
+def _option(item: pytest.Item, name: str) -> Any:
+    """What a check's decorator says of itself; None for a test that is no check."""
+    marker = item.get_closest_marker("claim")
+    return marker.kwargs.get(name) if marker else None
 
 
 def _matches(check: str, name: str) -> bool:
@@ -257,7 +262,7 @@ def _run_pytest(collector: _Collector, select: Sequence[str] | None) -> None:
     if select is not None and not chosen:
         return  # the names mean nothing: there is nothing to run
     arguments = [
-        *(str(_FOLDER / file) for file in chosen or [""]),
+        *(str(_FOLDER / file) for file in chosen or ["checks"]),
         f"--rootdir={_FOLDER}",
         f"--config-file={_FOLDER / 'audit.ini'}",
         "--noconftest",

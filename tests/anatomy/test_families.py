@@ -2,7 +2,7 @@
 
 import pytest
 
-from theodolite.fixtures.anatomy import anatomy_of
+from theodolite.fixtures.anatomy.measure import anatomy_of
 
 pytest.importorskip("transformers")
 

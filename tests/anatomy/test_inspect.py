@@ -6,8 +6,8 @@ import pytest
 
 import theodolite
 from theodolite import cli
-from theodolite.fixtures.anatomy import anatomy_of
-from theodolite.fixtures.subject import Subject
+from theodolite.fixtures.anatomy.measure import anatomy_of
+from theodolite.fixtures.subject.subject import Subject
 from theodolite.reference import GPT
 
 

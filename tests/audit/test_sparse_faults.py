@@ -10,7 +10,7 @@ import window_faults
 from hosts import huggingface_config, huggingface_source, written
 
 import theodolite
-from theodolite.fixtures.huggingface_declarations import declarations_of
+from theodolite.fixtures.loading.huggingface.claims import declarations_of
 
 FILE = Path(__file__).parent / "models" / "sparse.py"
 SOURCE = FILE.read_text(encoding="utf-8")
