@@ -149,7 +149,7 @@ def _draw(view: View, writer: Writer, count: int, **options: Any) -> Tensor:
 
 
 def _prompt(view: View) -> Tensor:
-    return view.random_ids(1, 3, seed=2)
+    return view.random_ids(1, min(3, view.length), seed=2)
 
 
 def _probabilities(view: View, writer: Writer) -> Tensor:

@@ -44,9 +44,18 @@ def test_the_longest_input_works_and_a_longer_one_is_refused_or_right(view: View
         not_applicable("the longest input does not depend on the weights")
     if view.subject.convention.only_length is not None:
         not_applicable(f"the model runs at length {view.subject.convention.only_length} alone")
-    limit = view.subject.longest
-    if limit is None:
-        limit = 16 * view.length
+    limit, found = view.subject.said_longest, view.subject.found_longest
+    if found is not None and limit is not None:
+        require(
+            condition=False,
+            says=f"the model runs at its own longest length, {limit}",
+            measured=found,
+            at_least=limit,
+            where={"length": found + 1},
+            remedy="is a table of positions or a mask too short?",
+        )
+    elif limit is None:
+        limit = 16 * view.length if found is None else found
     elif limit > _LONGEST_TRIED:
         not_applicable(f"its longest input, {limit}, is more than an audit's {_LONGEST_TRIED}")
     short = view.random_ids(1)
@@ -57,7 +66,7 @@ def test_the_longest_input_works_and_a_longer_one_is_refused_or_right(view: View
             logits = view.logits(ids)
         except SubjectError as error:
             require(
-                length > limit or view.subject.longest is None,
+                length > limit or view.subject.said_longest is None,
                 f"the model runs at its own longest length: {error}",
                 where={"length": length},
                 remedy="is a table of positions or a mask one too short?",
