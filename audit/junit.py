@@ -5,7 +5,7 @@ from __future__ import annotations
 from xml.etree import ElementTree as ET
 
 from theodolite.explanation import as_text
-from theodolite.report import Report
+from theodolite.report import Report, is_hazard
 
 _TAGS = {
     "failed": "failure",
@@ -24,7 +24,11 @@ def to_junit(report: Report) -> str:
         tests=str(summary["planned"]),
         failures=str(summary["failed"]),
         errors=str(summary["errors"] + (report.error is not None)),
-        skipped=str(summary["not_applicable"] + summary["expected_failures"]),
+        skipped=str(
+            summary["not_applicable"]
+            + summary["expected_failures"]
+            + (0 if report.strict else summary["hazards"])
+        ),
         time=f"{report.seconds:.3f}",
     )
     for check in report.checks:
@@ -32,7 +36,9 @@ def to_junit(report: Report) -> str:
         case = ET.SubElement(
             suite, "testcase", classname=group, name=name, time=f"{check.seconds:.3f}"
         )
-        if check.outcome in _TAGS:
+        if is_hazard(check) and not report.strict:
+            ET.SubElement(case, "skipped", message=f"hazard: {check.message}", type=check.component)
+        elif check.outcome in _TAGS:
             entry = ET.SubElement(
                 case, _TAGS[check.outcome], message=check.message, type=check.component
             )

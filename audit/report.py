@@ -65,7 +65,7 @@ class Check:
     @classmethod
     def merge(cls, results: Sequence[Result], *, reproduce: str = "") -> Check:
         """One check out of its results in each view: the worst outcome counts."""
-        worst = min(results, key=lambda r: _WORST_FIRST.index(r["outcome"]))
+        worst = min(results, key=lambda r: (_WORST_FIRST.index(r["outcome"]), r["level"]))
         nearest = worst
         if worst["outcome"] == "passed":
             passed = [r for r in results if r["outcome"] == "passed"]
@@ -90,6 +90,11 @@ class Check:
         )
 
 
+def is_hazard(check: Check) -> bool:
+    """Whether a check failed, and for a use alone that nobody has declared."""
+    return check.outcome == "failed" and check.level == "hazard"
+
+
 def _nearness(result: Result) -> float:
     return nearness(result["measured"], result["at_most"], result["at_least"])
 
@@ -110,6 +115,7 @@ class Report:
         seconds: Time spent after loading.
         error: Why the subject could not be loaded or called; None if it could.
         anatomy: What the subject is made of, as plain values; empty if that was not measured.
+        strict: Whether hazards fail the subject as faults do.
     """
 
     subject: str
@@ -119,23 +125,26 @@ class Report:
     seconds: float = 0.0
     error: str | None = None
     anatomy: Mapping[str, Any] = field(default_factory=dict)
+    strict: bool = False
 
     @property
     def verdict(self) -> str:
         """One of "pass", "fail" or "error" (not loaded, or a check not carried out)."""
         outcomes = {check.outcome for check in self.checks}
-        if "failed" in outcomes:
+        if any(check.outcome == "failed" for check in self.failures):
             return "fail"
         return "error" if self.error or "error" in outcomes or not self.checks else "pass"
 
     @property
     def summary(self) -> dict[str, int]:
         """How many checks were planned, and how many ended how."""
-        count = Counter(check.outcome for check in self.checks)
+        count = Counter(check.outcome for check in self.checks if not is_hazard(check))
+        hazards = sum(map(is_hazard, self.checks))
         return {
             "planned": len(self.checks),
             "passed": count["passed"],
-            "failed": count["failed"],
+            "failed": count["failed"] + (hazards if self.strict else 0),
+            "hazards": hazards,
             "expected_failures": count["expected_failure"],
             "not_applicable": count["not_applicable"],
             "errors": count["error"],
@@ -143,13 +152,20 @@ class Report:
 
     @property
     def failures(self) -> list[Check]:
-        """The checks that failed, or could not be carried out."""
-        return [check for check in self.checks if check.outcome in ("failed", "error")]
+        """The checks that failed, or could not be carried out; hazards last, and if strict."""
+        bad = [c for c in self.checks if c.outcome in ("failed", "error") and not is_hazard(c)]
+        return bad + (self.hazards if self.strict else [])
+
+    @property
+    def hazards(self) -> list[Check]:
+        """The checks that failed for a use that nobody has declared."""
+        return [check for check in self.checks if is_hazard(check)]
 
     @property
     def symptoms(self) -> dict[str, str]:
         """What each check that ran says (see `theodolite.diagnosis.symptom_of`)."""
-        said = {c.id: symptom_of(c.outcome, c.component, c.cause) for c in self.checks}
+        counted = [c for c in self.checks if self.strict or not is_hazard(c)]
+        said = {c.id: symptom_of(c.outcome, c.component, c.cause) for c in counted}
         return {check: symptom for check, symptom in said.items() if symptom is not None}
 
     @cached_property

@@ -42,6 +42,7 @@ def audit(
     settings: Mapping[str, Any] | None = None,
     as_configured: bool = False,
     explore: bool = False,
+    strict: bool = False,
     time_limit: float = 60.0,
     progress: Progress | None = None,
 ) -> Report:
@@ -60,6 +61,7 @@ def audit(
         settings: Keyword arguments for building the subject.
         as_configured: Build a class at the size of its own defaults.
         explore: Draw fresh examples instead of the same ones in every run.
+        strict: Fail for hazards too: what goes wrong in a use alone that nobody has declared.
         time_limit: Seconds that one forward may take before it counts as hanging.
         progress: Called as work goes on.
 
@@ -91,6 +93,7 @@ def audit(
         passes=loaded.passes,
         seconds=time.perf_counter() - began,
         anatomy=_anatomy_of(loaded),
+        strict=strict,
     )
 
 

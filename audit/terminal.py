@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from theodolite.explanation import explanation
-from theodolite.report import Check, Report
+from theodolite.report import Check, Report, is_hazard
 
 _COLOURS = {"pass": "green", "fail": "red", "error": "yellow"}
 
@@ -26,7 +26,8 @@ def render(report: Report, console: Console) -> None:
     for name, checks in groups.items():
         console.print(_line(name, checks))
     explained: set[str] = set()
-    for check in report.failures:
+    shown = report.failures
+    for check in [*shown, *(each for each in report.hazards if each not in shown)]:
         console.print(_panel(check, report, explained))
     console.print(_conclusion(report))
 
@@ -43,8 +44,11 @@ def _line(name: str, checks: list[Check]) -> Text:
         outcome: sum(check.outcome == outcome for check in checks)
         for outcome in ("passed", "failed", "error", "expected_failure", "not_applicable")
     }
+    counts["hazard"] = sum(map(is_hazard, checks))
+    counts["failed"] -= counts["hazard"]
     bad = counts["failed"] + counts["error"]
     mark, colour = ("✗", "red") if bad else ("✓", "green") if counts["passed"] else ("–", "dim")
+    mark, colour = ("!", "yellow") if counts["hazard"] and not bad else (mark, colour)
     said = ", ".join(f"{n} {outcome.replace('_', ' ')}" for outcome, n in counts.items() if n)
     line = Text.assemble((f"{mark} {name:<12} ", colour), said)
     for check in checks:
@@ -65,8 +69,10 @@ def _panel(check: Check, report: Report, explained: set[str]) -> RenderableType:
     rows.add_column(overflow="fold")
     for name, text in explanation(check, report, explained):
         rows.add_row(name, Text(text))
+    title = f"hazard · {check.id}" if is_hazard(check) else check.id
+    colour = "yellow" if is_hazard(check) else "red"
     return Panel(
-        rows, title=f"{check.id} · {check.component}", title_align="left", border_style="red"
+        rows, title=f"{title} · {check.component}", title_align="left", border_style=colour
     )
 
 
@@ -78,6 +84,9 @@ def _conclusion(report: Report) -> Text:
         f"{summary['passed']} of {summary['planned']} checks passed, {summary['failed']} failed, "
         f"{summary['not_applicable']} not applicable"
     )
+    if summary["hazards"]:
+        text.append(f", {summary['hazards']} of them hazards" if report.strict else "")
+        text.append("" if report.strict else f", {summary['hazards']} hazards (see --strict)")
     if summary["expected_failures"]:
         text.append(f", {summary['expected_failures']} failed as expected")
     if summary["errors"]:

@@ -38,6 +38,7 @@ def check(
     component: str,
     views: tuple[str, ...] = (),
     level: Level = "fault",
+    use: str | None = None,
     budget: Budget = "standard",
     gate: bool = False,
     rows: Literal["alone", "mixed"] = "alone",
@@ -51,13 +52,24 @@ def check(
         views: The ways of running the subject in which it is asked; by default as given and
             sharpened, for a test that takes a `view`.
         level: "fault" for what is wrong as the subject is given and in the uses it offers; "hazard"
-            for what goes wrong in a use that nobody has declared.
+            for what goes wrong in a use that nobody has declared (`use`). A judgement that knows
+            better says its own level.
+        use: Of a hazard: the use in which it goes wrong, one of
+            `theodolite.fixtures.subject.uses.USES`. Where that is declared or evidently meant, the
+            hazard is a fault.
         budget: The smallest budget of an audit that pays for it.
         gate: Whether it runs before all others, since it says why they do not apply.
         rows: "mixed" if it is asked even where rows of a batch change each other.
     """
     mark = pytest.mark.claim(
-        *claims, check=name, component=component, level=level, budget=budget, gate=gate, rows=rows
+        *claims,
+        check=name,
+        component=component,
+        level=level,
+        use=use,
+        budget=budget,
+        gate=gate,
+        rows=rows,
     )
 
     def decorate(test: Test) -> Test:

@@ -72,7 +72,15 @@ def test_train_mode_without_dropout_computes_what_eval_mode_does(view: View) -> 
     )
 
 
-@check("backend.compiled", "AUD-7", component="backend", views=("sharpened",), budget="thorough")
+@check(
+    "backend.compiled",
+    "AUD-7",
+    component="backend",
+    views=("sharpened",),
+    level="hazard",
+    use="compile",
+    budget="thorough",
+)
 def test_a_compiled_model_gives_the_same_logits(view: View) -> None:
     """Through torch.compile, on other tokens than the first.
 
@@ -98,7 +106,15 @@ def test_a_compiled_model_gives_the_same_logits(view: View) -> None:
     )
 
 
-@check("backend.exported", "AUD-7", component="backend", views=("sharpened",), budget="thorough")
+@check(
+    "backend.exported",
+    "AUD-7",
+    component="backend",
+    views=("sharpened",),
+    level="hazard",
+    use="export",
+    budget="thorough",
+)
 def test_an_exported_program_gives_the_same_logits(view: View) -> None:
     """Through torch.export, on other tokens than those that it was traced with."""
     first, ids = view.random_ids(2, seed=1), view.random_ids(2)

@@ -81,5 +81,6 @@ def test_the_longest_input_works_and_a_longer_one_is_refused_or_right(view: View
             axes=AXES,
             where={"length": length, "longest": limit},
             remedy="what is past the limit must work or be refused, not wrap around or broadcast",
+            use="longer" if view.subject.said_longest is not None and length > limit else None,
             **blame_if(start, wanted, view.relation_bound, view),
         )

@@ -174,7 +174,15 @@ def test_a_padding_mask_does_not_replace_the_causal_mask(view: View) -> None:
         )
 
 
-@check("padding.empty_row", "AUD-5", component="padding", views=("sharpened",))
+# A row without a token is no text: batches are made without, unless somebody says otherwise.
+@check(
+    "padding.empty_row",
+    "AUD-5",
+    component="padding",
+    views=("sharpened",),
+    level="hazard",
+    use="empty_rows",
+)
 def test_a_row_of_padding_alone_does_not_harm_the_others(view: View) -> None:
     """A batch filled up with an empty row: the real rows keep their logits, and they are finite."""
     padding = padding_of(view.subject)
@@ -194,7 +202,7 @@ def test_a_row_of_padding_alone_does_not_harm_the_others(view: View) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
-@check("padding.half_precision", "AUD-5", component="dtype")
+@check("padding.half_precision", "AUD-5", component="dtype", level="hazard", use="bfloat16")
 def test_padding_gives_no_nan_in_half_precision(subject: Subject, dtype: torch.dtype) -> None:
     """Two masks that each hold the least number of the dtype overflow when they are added."""
     padding = padding_of(subject)
@@ -220,6 +228,7 @@ def test_padding_gives_no_nan_in_half_precision(subject: Subject, dtype: torch.d
                 remedy="are two additive masks summed to -inf, so that a row has nothing left? "
                 "Combine them as booleans, or let padding see itself.",
                 cause="masks-add-to-infinity",
+                use=str(dtype).removeprefix("torch."),
             )
     except SubjectError as error:
         not_applicable(f"the model does not run in {dtype}: {error}")

@@ -36,7 +36,8 @@ Places = Callable[[int], list[Place]]
 """Where to judge, on tokens of a given seed."""
 
 
-@check("precision.half", "AUD-8", component="dtype")
+# None of the three is a use that float32 weights promise; a model that is meant for one says so.
+@check("precision.half", "AUD-8", component="dtype", level="hazard", use="bfloat16")
 def test_half_precision_costs_what_rounding_costs(view: View) -> None:
     """Cast to bfloat16 or float16, the logits move by what rounding weights and activations does.
 
@@ -47,13 +48,27 @@ def test_half_precision_costs_what_rounding_costs(view: View) -> None:
     _judge(view, (BFLOAT16, FLOAT16) if own is None else (own,), partial(_near, view))
 
 
-@check("precision.autocast", "AUD-8", component="dtype", views=("sharpened",))
+@check(
+    "precision.autocast",
+    "AUD-8",
+    component="dtype",
+    views=("sharpened",),
+    level="hazard",
+    use="bfloat16",
+)
 def test_autocast_costs_what_rounding_costs(view: View) -> None:
     """Under torch.autocast in bfloat16 the logits are finite, and as near as in bfloat16."""
     _judge(view, (AUTOCAST,), partial(_near, view))
 
 
-@check("precision.late", "AUD-8", component="dtype", views=("sharpened",))
+@check(
+    "precision.late",
+    "AUD-8",
+    component="dtype",
+    views=("sharpened",),
+    level="hazard",
+    use="bfloat16",
+)
 def test_half_precision_keeps_late_positions(view: View) -> None:
     """At positions near 8,000, and at the end of 512 tokens, rounding costs what it costs at 0.
 
@@ -113,7 +128,7 @@ def _again(view: View, way: str, places: Places, number: int) -> Comparison:
 
 def _require_right(view: View, way: str, found: Comparison) -> None:
     where = {"view": view.name, "dtype": way}
-    late = bool(found.place.says)
+    late, use = bool(found.place.says), FLOAT16 if way == FLOAT16 else BFLOAT16
     if late:
         where["place"] = found.place.says
     require(
@@ -122,6 +137,7 @@ def _require_right(view: View, way: str, found: Comparison) -> None:
         where=where,
         remedy="does a mask, a sum or an exponential pass the largest number of the dtype?",
         cause="half-overflows",
+        use=use,
     )
     require(
         found.is_right,
@@ -133,6 +149,7 @@ def _require_right(view: View, way: str, found: Comparison) -> None:
         if late
         else "is a statistic, a mask or a large bias computed in half precision?",
         cause="late-positions-in-half" if late else "half-precision-inside",
+        use=use,
     )
 
 

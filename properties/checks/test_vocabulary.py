@@ -51,7 +51,11 @@ def test_renaming_the_tokens_renames_the_logits(subject: Subject) -> None:
 
 @check("vocabulary.range", "GPT-7", component="vocabulary")
 def test_an_id_outside_the_vocabulary_is_refused(subject: Subject) -> None:
-    """The first id past the end, and -1, raise instead of reading some row of memory."""
+    """The first id past the end, and -1, raise instead of reading some row of memory.
+
+    The first is what a tokenizer of another size gives, and reads what is no row of the table: a
+    fault. -1 is what no tokenizer gives; any ``weight[ids]`` takes it for the last row: a hazard.
+    """
     if subject.device.type != "cpu":
         not_applicable("an id out of range poisons an accelerator's context; audit on the CPU")
     for outside in (subject.embedding_rows, -1):
@@ -66,6 +70,7 @@ def test_an_id_outside_the_vocabulary_is_refused(subject: Subject) -> None:
             says=f"an id outside the vocabulary ({outside}) is refused",
             where={"id": outside},
             remedy="are ids clamped, wrapped (%) or used as a Python index, where -1 is the last?",
+            use="negative_ids" if outside < 0 else None,
         )
 
 
