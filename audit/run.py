@@ -8,7 +8,7 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +16,25 @@ import pytest
 from torch import nn
 
 import theodolite.properties
+from theodolite.command_line import BUDGET, BUDGETS, Audit
 from theodolite.fixtures.anatomy.measure import anatomy_of
 from theodolite.fixtures.errors import UsageError
 from theodolite.fixtures.judging.result import Result
 from theodolite.fixtures.oracles.strategies import without_shrinking
 from theodolite.fixtures.plugin import AUDITED, PROPERTY
 from theodolite.fixtures.subject.subject import Subject
-from theodolite.properties.source import find_properties
 from theodolite.report import Check, Report
+from theodolite.selection import (
+    QUICK_VIEWS,
+    Selection,
+    audit_checks,
+    require_expected,
+    selection,
+)
+from theodolite.subject_arguments import LIMIT
 
-BUDGETS = ("quick", "standard", "thorough")
 Progress = Callable[[int, int], None]
 """Called as work goes on: properties done, properties planned."""
-
-_QUICK = frozenset({"as given", "sharpened", None})
 
 
 def audit(
@@ -37,13 +42,17 @@ def audit(
     *,
     declare: Mapping[str, Any] | None = None,
     expected_failures: Mapping[str, str] | None = None,
-    budget: str = "standard",
+    budget: str = BUDGET,
     select: str | Sequence[str] | None = None,
+    skip: str | Sequence[str] | None = None,
+    keyword: str | None = None,
     settings: Mapping[str, Any] | None = None,
     as_configured: bool = False,
     explore: bool = False,
-    time_limit: float = 60.0,
+    fail_fast: bool = False,
+    time_limit: float = LIMIT,
     progress: Progress | None = None,
+    named: Audit | None = None,
 ) -> Report:
     """Hold a model to every claim that applies to it.
 
@@ -56,12 +65,17 @@ def audit(
         budget: "quick" (the subject as given and sharpened), "standard" (every view), or
             "thorough" (every view, ten times as many drawn examples, and what takes
             long: compiling and exporting).
-        select: Check ids, or prefixes of them, to run; None for all.
+        select: Check ids, groups ("causality"), claims ("ATT-4") or chapters ("ROPE") to run;
+            None for all.
+        skip: The same, of what not to run.
+        keyword: An expression over names of checks: "rope and not cache".
         settings: Keyword arguments for building the subject.
         as_configured: Build a class at the size of its own defaults.
         explore: Draw fresh examples instead of the same ones in every run.
+        fail_fast: Stop at the first failure that is not expected; what is left is not judged.
         time_limit: Seconds that one forward may take before it counts as hanging.
         progress: Called as work goes on.
+        named: How the report tells to do it again, where the subject is given loaded.
 
     Raises:
         SubjectError: If the subject cannot be loaded or called.
@@ -69,6 +83,16 @@ def audit(
     """
     if budget not in BUDGETS:
         raise UsageError(f"no budget is called {budget!r}; there are {', '.join(BUDGETS)}")
+    chosen = selection(select, skip, keyword, budget=budget)
+    require_expected(expected_failures or {})
+    named = named or Audit(
+        subject if isinstance(subject, str) else None,
+        settings or {},
+        declare or {},
+        as_configured=as_configured,
+        time_limit=time_limit,
+    )
+    named = replace(named, budget=budget, explore=explore)
     loaded = Subject.load(
         subject,
         settings=settings,
@@ -76,18 +100,19 @@ def audit(
         as_configured=as_configured,
         seconds=time_limit,
     )
-    wanted = [select] if isinstance(select, str) else select
-    collector = _Collector(loaded, wanted, budget, progress, explore=explore)
+    collector = _Collector(loaded, chosen, named, dict(expected_failures or {}), progress)
+    collector.fail_fast = fail_fast
     began = time.perf_counter()
     try:
-        _run_pytest(collector, wanted)
+        _run_pytest(collector, chosen)
     finally:
         loaded.restore()
-    checks = collector.checks(dict(expected_failures or {}))
+    skipped = [f"left out: {', '.join(chosen.skipped)}"] if chosen.skipped else []
     return Report(
         subject=loaded.name,
-        checks=tuple(checks),
-        notes=tuple(loaded.notes),
+        command=named.again(chosen.select or (), _names(skip), keyword),
+        checks=tuple(collector.checks()),
+        notes=(*loaded.notes, *skipped),
         passes=loaded.passes,
         seconds=time.perf_counter() - began,
         anatomy=_anatomy_of(loaded),
@@ -108,23 +133,27 @@ class _Collector:
     def __init__(
         self,
         subject: Subject,
-        select: Sequence[str] | None,
-        budget: str,
+        chosen: Selection,
+        named: Audit,
+        expected: Mapping[str, str],
         progress: Progress | None,
-        *,
-        explore: bool,
     ) -> None:
         self._subject = weakref.ref(subject)
-        self._name = subject.name
-        self._times = 10 if budget == "thorough" else 1
-        self._explore = explore
-        self._select = select
-        self._views = _QUICK if budget == "quick" else None
+        self._chosen = chosen
+        self._named = named
+        self._expected = expected
+        self._times = 10 if named.budget == "thorough" else 1
+        self._views = {*QUICK_VIEWS, None} if named.budget == "quick" else None
         self._progress = progress
         self._planned: dict[str, int] = {}
         self._done = 0
         self._broken: dict[str, str] = {}
         self._results: dict[str, list[Result]] = {}
+        self._session: pytest.Session | None = None
+        self.fail_fast = False
+
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        self._session = session
 
     def pytest_configure(self, config: pytest.Config) -> None:
         config.stash[AUDITED] = self._subject()
@@ -143,18 +172,13 @@ class _Collector:
             view = callspec.params.get("view") if callspec is not None else None
             if self._views is not None and view not in self._views:
                 continue
-            if _option(item, "budget") == "thorough" and not self._takes_time(check):
-                continue
-            if self._select is None or any(_matches(check, name) for name in self._select):
+            if check in self._chosen.checks:
                 kept.append(item)
                 self._planned[check] = self._planned.get(check, 0) + 1
         for item in kept:
-            without_shrinking(item.obj, times=self._times, explore=self._explore)  # type: ignore[attr-defined]
+            without_shrinking(item.obj, times=self._times, explore=self._named.explore)  # type: ignore[attr-defined]
         # The gates come first: what they say explains why others do not apply.
         items[:] = sorted(kept, key=lambda item: not _option(item, "gate"))
-
-    def _takes_time(self, check: str) -> bool:
-        return self._times > 1 or check in (self._select or ())
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
@@ -164,37 +188,40 @@ class _Collector:
         for name, result in report.user_properties:
             if name == PROPERTY and isinstance(result, dict):
                 self._results.setdefault(str(result["check"]), []).append(result)  # type: ignore[arg-type]
+                self._stop_after(result)
         if report.when == "teardown":
             self._done += 1
             if self._progress is not None:
                 self._progress(self._done, sum(self._planned.values()))
 
-    def checks(self, expected: dict[str, str]) -> list[Check]:
+    def _stop_after(self, result: Mapping[str, Any]) -> None:
+        failed = result["outcome"] == "failed" and result["check"] not in self._expected
+        if self.fail_fast and failed and self._session is not None:
+            self._session.shouldfail = f"{result['check']} failed"
+
+    def checks(self) -> list[Check]:
         """Every planned check, those without a result as errors, expected failures applied."""
-        for names, what in (
-            (expected, "expected failures name"),
-            (self._select or (), "select names"),
-        ):
-            strange = [name for name in names if not _files_of(name)]
-            if strange:
-                raise UsageError(
-                    f"{what} {strange[0]!r}, which is no check; there are: "
-                    + ", ".join(sorted(_homes()))
-                )
         checks = [
             Check(module, (), "", "error", f"its checks cannot be loaded: {why}")
             for module, why in self._broken.items()
         ]
-        for check, count in self._planned.items():
-            results = self._results.get(check, [])
-            if len(results) < count:
-                checks.append(
-                    Check(check, (), "", "error", f"{count - len(results)} of {count} never ran")
-                )
-                continue
-            reproduce = f"theodolite audit {self._name} --select {check}"
-            checks.append(_expected(Check.merge(results, reproduce=reproduce), expected.get(check)))
-        return checks
+        return checks + [self._check(check, count) for check, count in self._planned.items()]
+
+    def _check(self, check: str, count: int) -> Check:
+        results = self._results.get(check, [])
+        stopped = self._session.shouldfail if self._session is not None else False
+        if len(results) < count and not stopped:
+            return Check(check, (), "", "error", f"{count - len(results)} of {count} never ran")
+        if not results:
+            why = f"not judged: stopped when {stopped}, as --fail-fast asks"
+            asked = audit_checks()[check]
+            return Check(check, asked.claims, asked.component, "not_applicable", why)
+        merged = Check.merge(results, reproduce=self._named.again([check]))
+        return _expected(merged, self._expected.get(check))
+
+
+def _names(given: str | Sequence[str] | None) -> Sequence[str]:
+    return (given,) if isinstance(given, str) else given or ()
 
 
 def _option(item: pytest.Item, name: str) -> Any:
@@ -203,30 +230,9 @@ def _option(item: pytest.Item, name: str) -> Any:
     return marker.kwargs.get(name) if marker else None
 
 
-def _matches(check: str, name: str) -> bool:
-    return check == name or check.startswith(name + ".")
-
-
-@cache
-def _homes() -> dict[str, set[str]]:
-    """The files in which the properties of each check stand."""
-    homes: dict[str, set[str]] = {}
-    for each in find_properties(_FOLDER):
-        if each.check is not None:
-            homes.setdefault(each.check, set()).add(each.name.partition("::")[0])
-    return homes
-
-
-def _files_of(name: str) -> set[str]:
-    """The files of the checks that `name` selects; none for a name that means nothing."""
-    return {file for check, files in _homes().items() if _matches(check, name) for file in files}
-
-
 def _expected(check: Check, reason: str | None) -> Check:
     if reason is None:
         return check
-    from dataclasses import replace
-
     if check.outcome == "failed":
         return replace(
             check, outcome="expected_failure", message=f"expected: {reason}. {check.message}"
@@ -257,12 +263,9 @@ _NEEDLESS = (
 """Plugins of pytest's own that an audit pays for at every property and makes no use of."""
 
 
-def _run_pytest(collector: _Collector, select: Sequence[str] | None) -> None:
-    chosen = sorted({file for name in select or () for file in _files_of(name)})
-    if select is not None and not chosen:
-        return  # the names mean nothing: there is nothing to run
+def _run_pytest(collector: _Collector, chosen: Selection) -> None:
     arguments = [
-        *(str(_FOLDER / file) for file in chosen or ["checks"]),
+        *(str(_FOLDER / file) for file in chosen.files),
         f"--rootdir={_FOLDER}",
         f"--config-file={_FOLDER / 'audit.ini'}",
         "--noconftest",
