@@ -10,9 +10,10 @@ from typing import Any
 
 import theodolite
 from theodolite.diagnosis import symptom_of
+from theodolite.fixtures.judging.judgement import nearness
 from theodolite.fixtures.judging.result import Result
 
-SCHEMA = "theodolite-report/1"
+SCHEMA = "theodolite-report/2"
 
 _WORST_FIRST = ("failed", "error", "passed", "not_applicable")
 
@@ -25,10 +26,12 @@ class Check:
         id: Its stable name, e.g. "causality.perturb".
         claims: The ledger's claims that it judges.
         component: The part that is accused if it fails.
+        level: "fault", or "hazard" for what goes wrong in a use that nobody has declared.
         outcome: "passed", "failed", "expected_failure", "not_applicable" or "error".
         message: Why it failed or does not apply; "" if it passed.
         measured: The value that came nearest to its bound, or went furthest past it.
-        bound: That bound.
+        at_most: What that may be at most, or None.
+        at_least: What that must be at least, or None.
         where: Where it was measured: view, module, row, position ...
         seconds: Time it took.
         cause: A short name of the likely fault, where the check can tell.
@@ -46,7 +49,8 @@ class Check:
     outcome: str
     message: str = ""
     measured: float | None = None
-    bound: float | None = None
+    at_most: float | None = None
+    at_least: float | None = None
     where: Mapping[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
     cause: str | None = None
@@ -56,6 +60,7 @@ class Check:
     view: str | None = None
     script: str = ""
     no_script: str = ""
+    level: str = "fault"
 
     @classmethod
     def merge(cls, results: Sequence[Result], *, reproduce: str = "") -> Check:
@@ -72,7 +77,8 @@ class Check:
             outcome=worst["outcome"],
             message=worst["message"],
             measured=nearest["measured"],
-            bound=nearest["bound"],
+            at_most=nearest["at_most"],
+            at_least=nearest["at_least"],
             where=nearest["where"],
             seconds=sum(r["seconds"] for r in results),
             cause=worst["cause"],
@@ -80,11 +86,12 @@ class Check:
             expected=worst["says"],
             remedy=worst["remedy"],
             view=nearest["view"],
+            level=worst["level"],
         )
 
 
 def _nearness(result: Result) -> float:
-    return (result["measured"] or 0.0) / (result["bound"] or 1.0)
+    return nearness(result["measured"], result["at_most"], result["at_least"])
 
 
 class AuditFailure(AssertionError):
@@ -164,7 +171,7 @@ class Report:
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as plain values, ready for JSON (schema "theodolite-report/1")."""
+        """The report as plain values, ready for JSON (schema "theodolite-report/2")."""
         document = {
             "schema": SCHEMA,
             "version": theodolite.__version__,

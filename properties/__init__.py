@@ -61,9 +61,11 @@ def check(
     )
 
     def decorate(test: Test) -> Test:
-        marked = mark(test)
+        mark(test)
         if views:
-            marked = pytest.mark.parametrize("view", views, indirect=True)(marked)
-        return pytest.mark.slow(marked) if budget == "thorough" else marked
+            pytest.mark.parametrize("view", views, indirect=True)(test)
+        if budget == "thorough":
+            pytest.mark.slow(test)
+        return test
 
     return decorate

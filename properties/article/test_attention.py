@@ -100,7 +100,7 @@ def test_the_mask_comes_before_softmax(
         bool((sums[..., :-1] < 1 - bound).all()),
         "zeroing later weights after softmax leaves every row but the last short of 1",
         measured=float(sums[..., :-1].max()),
-        bound=1 - bound,
+        at_most=1 - bound,
     )
     judge(sums[..., -1], 1.0, bound=bound, says="the last row sees everything and stays at 1")
     judge(

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from theodolite.fixtures.judging.judgement import judge
+from theodolite.fixtures.judging.tolerances import RELATION
 from theodolite.fixtures.oracles.reference_stream import random_ids, small_config, small_gpt
-from theodolite.fixtures.subject.view import RELATION
 from theodolite.properties import claim
 
 

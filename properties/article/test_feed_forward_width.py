@@ -65,7 +65,7 @@ def test_rounding_up_keeps_parity_within_the_step(width: int, multiple: int) -> 
         0 <= excess < 3 * width * multiple,
         "rounding up adds less than one step to the 8·d² parameters",
         measured=excess,
-        bound=3 * width * multiple,
+        at_most=3 * width * multiple,
         where=where,
         remedy="Round 8/3·d up, in whole numbers.",
         component="feed_forward",

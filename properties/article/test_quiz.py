@@ -138,7 +138,8 @@ def test_quiz_3_the_gated_width_is_eight_thirds() -> None:
             (three == two) == (factor == Fraction(8, 3)),
             "three matrices hold what two of 4·d do at d_ff = 8/3·d, and at no other option",
             measured=float(three),
-            bound=float(two),
+            at_least=float(two),
+            at_most=float(two),
             where={"d_ff/d": str(factor)},
             component="feed_forward",
         )

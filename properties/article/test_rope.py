@@ -141,7 +141,7 @@ def test_nothing_is_learned(rope: Rope) -> None:
         not learned,
         "a rotary embedding has no learnable parameter",
         measured=float(len(learned)),
-        bound=0.0,
+        at_most=0.0,
         where={"parameters": learned},
         remedy="Keep frequencies and tables in buffers.",
     )

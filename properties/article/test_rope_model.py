@@ -57,7 +57,8 @@ def test_queries_and_keys_of_every_layer_are_turned_and_values_are_not(pairing: 
         len(calls) == LAYERS,
         "every layer attends",
         measured=len(calls),
-        bound=LAYERS,
+        at_least=LAYERS,
+        at_most=LAYERS,
         component="rope",
     )
     for layer, call in enumerate(calls):

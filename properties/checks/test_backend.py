@@ -133,7 +133,7 @@ def _export(view: View, ids: Tensor) -> nn.Module:
     """The program that torch.export makes of a view, ids (B, T) to logits.
 
     Raises:
-        pytest.skip.Exception: If it makes none; says why. That is no fault.
+        NotApplicable: If it makes none; says why. That is no fault.
     """
     whole = _Logits(view)
     try:

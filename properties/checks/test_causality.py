@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from theodolite.fixtures.judging.judgement import judge, not_applicable, require
+from theodolite.fixtures.judging.tolerances import GRADIENT
 from theodolite.fixtures.oracles.strategies import drawn
 from theodolite.fixtures.recording.embedding import EmbeddingProbe
 from theodolite.fixtures.relations.blame import Guilty, apart, leak_of, length_fault
@@ -15,8 +16,6 @@ from theodolite.fixtures.subject.view import View
 from theodolite.properties import check
 
 AXES = ("row", "position")
-GRADIENT = 1e-5
-"""Of the largest gradient: as for `fixtures.subject.view.LEAK`, exactly 0 in dense models."""
 
 REMEDY = {
     "as given": "is the mask applied, on the key axis, before softmax?",
@@ -179,7 +178,7 @@ def test_every_earlier_token_changes_later_logits(view: View) -> None:
             condition=False,
             says="every earlier token changes every later logit",
             measured=float(len(dead)),
-            bound=0.0,
+            at_most=0.0,
             where={"view": view.name, "token": token, "position": position},
             remedy="is the mask too strict (aligned to the wrong corner), or a key overwritten?",
             cause="past-hidden",

@@ -7,10 +7,8 @@ from typing import Any
 
 import torch
 
-from theodolite.fixtures.anatomy.attentions import EQUAL
 from theodolite.fixtures.anatomy.blocks import blocks_of
 from theodolite.fixtures.anatomy.feed_forward import (
-    LINEAR,
     FeedForward,
     Role,
     added_branches,
@@ -19,6 +17,7 @@ from theodolite.fixtures.anatomy.feed_forward import (
     roles,
 )
 from theodolite.fixtures.judging.judgement import judge, not_applicable, require
+from theodolite.fixtures.judging.tolerances import EQUAL, LINEAR
 from theodolite.fixtures.subject.declarations import expanded
 from theodolite.fixtures.subject.view import View
 from theodolite.properties import check
@@ -69,7 +68,7 @@ def test_the_feed_forward_network_is_not_linear(view: View) -> None:
             bend > least,
             "the feed-forward network is not linear",
             measured=bend,
-            bound=least,
+            at_least=least,
             where=place,
             remedy="Two matrices in a row are one: is the activation applied?",
             component="moe" if network.experts else None,

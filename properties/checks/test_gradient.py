@@ -29,7 +29,7 @@ def test_every_parameter_receives_a_gradient(view: View) -> None:
         not dead,
         "every parameter receives a gradient",
         measured=float(len(dead)),
-        bound=0.0,
+        at_most=0.0,
         where={"parameter": ", ".join(dead[:4]), "view": view.name},
         remedy="is the module never called, another called in its place, or its result detached "
         "(no_grad, .data, .item())?",

@@ -8,8 +8,9 @@ from torch.utils.checkpoint import CheckpointError
 
 from theodolite.fixtures.errors import SubjectError
 from theodolite.fixtures.judging.judgement import judge, not_applicable, require
+from theodolite.fixtures.judging.tolerances import RELATION
 from theodolite.fixtures.relations.checkpointing import Switch, Trained, switches, train_once
-from theodolite.fixtures.subject.view import RELATION, View
+from theodolite.fixtures.subject.view import View
 from theodolite.properties import check
 
 
@@ -36,7 +37,7 @@ def test_checkpointing_changes_neither_logits_nor_gradients(view: View) -> None:
         not missing,
         "with activation checkpointing every parameter keeps its gradient",
         measured=float(len(missing)),
-        bound=0.0,
+        at_most=0.0,
         where={**where, "parameter": ", ".join(missing[:4])},
         remedy="a reentrant checkpoint whose inputs need no gradient gives none: "
         "use_reentrant=False",
@@ -69,7 +70,7 @@ def _checkpointed(view: View) -> tuple[Switch, Trained]:
     """Training under the first switch that has modules run again.
 
     Raises:
-        pytest.skip.Exception: If there is none; says why.
+        NotApplicable: If there is none; says why.
     """
     found, tried = None, []
     for switch in switches(view.model):

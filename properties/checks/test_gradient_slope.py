@@ -46,7 +46,7 @@ def test_backward_gives_the_slope_of_the_forward(view: View) -> None:
         not is_wrong,
         "gradients are the slopes of the forward",
         measured=worst.off,
-        bound=worst.allowed,
+        at_most=worst.allowed,
         where=where,
         remedy="is a backward written by hand wrong, or a path cut off (no_grad, detach, .data)? "
         "Weights before the fault have a wrong gradient, those after it a right one.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from theodolite.fixtures.anatomy.attentions import EQUAL, attentions, is_flat
+from theodolite.fixtures.anatomy.attentions import attentions, is_flat
 from theodolite.fixtures.anatomy.heads import (
     handed_on_twice,
     joined,
@@ -16,6 +16,7 @@ from theodolite.fixtures.anatomy.heads import (
     why_neighbours,
 )
 from theodolite.fixtures.judging.judgement import judge, not_applicable, require
+from theodolite.fixtures.judging.tolerances import EQUAL
 from theodolite.fixtures.recording.attention_call import AttentionCall
 from theodolite.fixtures.subject.view import View
 from theodolite.properties import check
@@ -84,7 +85,7 @@ def test_heads_of_one_layer_attend_differently(view: View) -> None:
             gap > EQUAL,
             "each head attends in its own way",
             measured=gap,
-            bound=EQUAL,
+            at_least=EQUAL,
             where={**place, "head": second, "other head": first},
             remedy="Are both cut from the same channels of the projection?",
             cause="heads-alike",

@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from theodolite.fixtures.anatomy.attentions import EQUAL, attentions, is_flat
+from theodolite.fixtures.anatomy.attentions import attentions, is_flat
 from theodolite.fixtures.anatomy.scale import SAME, expected_scale, is_normalised, named_scale
 from theodolite.fixtures.judging.judgement import judge, judge_differs, not_applicable, require
+from theodolite.fixtures.judging.tolerances import EQUAL
 from theodolite.fixtures.recording.attention_call import AttentionCall, scores_of, slope
 from theodolite.fixtures.subject.view import View
 from theodolite.properties import check

@@ -28,7 +28,7 @@ def test_the_loss_is_the_cross_entropy_of_the_own_logits_shifted_once(view: View
         fit.rest <= bound,
         "the loss follows the cross-entropy of the model's own logits",
         measured=fit.rest,
-        bound=bound,
+        at_most=bound,
         remedy="does it take the logits of the same call, over the vocabulary axis, with targets "
         "flattened alike?",
         cause="loss-of-something-else",

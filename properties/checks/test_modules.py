@@ -25,7 +25,7 @@ def test_every_module_that_was_built_is_used(view: View) -> None:
         not unread,
         "every module that was built is used",
         measured=float(len(unread)),
-        bound=0.0,
+        at_most=0.0,
         where={"never read": ", ".join(_shortened(view.model, unread)[:4]), "view": view.name},
         remedy="Is the module never called, another called in its place, or does a loop end one "
         "layer early?",

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from theodolite.fixtures.anatomy.attentions import EQUAL
 from theodolite.fixtures.anatomy.norm import FITS, NormReading, norms_of, own_copy
 from theodolite.fixtures.judging.judgement import judge, not_applicable, require
+from theodolite.fixtures.judging.tolerances import EQUAL
 from theodolite.fixtures.subject.view import View
 from theodolite.properties import check
 

@@ -69,7 +69,7 @@ def _judge(view: View, packing: Packing) -> bool:
         found <= view.leak_bound,
         "packed documents do not see each other",
         measured=found,
-        bound=view.leak_bound,
+        at_most=view.leak_bound,
         where=where,
         remedy="Is attention masked between documents in every layer? To let positions begin "
         "again is not enough.",

@@ -87,7 +87,7 @@ def test_padding_gives_no_nan_at_real_tokens(view: View, side: str) -> None:
         not bool(wrong.any()),
         f"with {side} padding the logits of real tokens are finite",
         measured=float(wrong.sum()),
-        bound=0.0,
+        at_most=0.0,
         where={"view": view.name, "side": side, **_first(wrong)},
         remedy="padding that sees no key at all is a softmax over nothing, NaN, and 0·NaN reaches "
         "real tokens in the next layer: let padding see itself, or fill in the dtype's least "
@@ -215,7 +215,7 @@ def test_padding_gives_no_nan_in_half_precision(subject: Subject, dtype: torch.d
                 not bool(wrong.any()),
                 f"with {side} padding the logits of real tokens are finite in {dtype}",
                 measured=float(wrong.sum()),
-                bound=0.0,
+                at_most=0.0,
                 where=_first(wrong),
                 remedy="are two additive masks summed to -inf, so that a row has nothing left? "
                 "Combine them as booleans, or let padding see itself.",

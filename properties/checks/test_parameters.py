@@ -6,15 +6,10 @@ import torch
 
 from theodolite.fixtures.anatomy.measure import anatomy_of
 from theodolite.fixtures.judging.judgement import judge, not_applicable, require
+from theodolite.fixtures.judging.tolerances import LARGEST_SANE_WEIGHT
 from theodolite.fixtures.relations.gradients import next_token_learning
 from theodolite.fixtures.subject.subject import Subject
 from theodolite.properties import check
-
-_LARGEST_SANE_WEIGHT = 1e6
-
-
-"""No initialisation in use gives weights beyond a few hundred; memory that nobody initialised shows
-1e30 as readily as 1e-30."""
 
 
 @check("parameters.sane", "AUD-9", component="init", gate=True)
@@ -27,12 +22,12 @@ def test_parameters_are_initialised(subject: Subject) -> None:
             continue
         nan = bool(torch.isnan(tensor).any())
         largest = float(tensor.detach().abs().max()) if tensor.numel() and not nan else 0.0
-        insane = name in weights and not largest <= _LARGEST_SANE_WEIGHT
+        insane = name in weights and not largest <= LARGEST_SANE_WEIGHT
         require(
             not (nan or insane),
             "every parameter is initialised",
             measured=largest,
-            bound=_LARGEST_SANE_WEIGHT,
+            at_most=LARGEST_SANE_WEIGHT if name in weights else None,
             where={"parameter": name},
             remedy="is it made by torch.empty and never filled?",
         )
@@ -46,7 +41,7 @@ def test_every_weight_is_registered(subject: Subject) -> None:
         not strangers,
         "every weight that the logits depend on is in model.parameters()",
         measured=float(len(strangers)),
-        bound=0.0,
+        at_most=0.0,
         where={"weight": ", ".join(strangers[:4])},
         remedy="modules in a plain list or dict are not registered: use nn.ModuleList, "
         "nn.ModuleDict or nn.Parameter; an optimiser does not see them, nor does state_dict",

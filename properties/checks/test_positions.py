@@ -8,10 +8,10 @@ from theodolite.fixtures.anatomy.constant_sequence import (
     EQUAL,
     PositionEntry,
     position_enters,
-    spread,
 )
 from theodolite.fixtures.judging.judgement import judge, judge_differs, not_applicable
 from theodolite.fixtures.recording.recorder import record
+from theodolite.fixtures.recording.tensors import spread
 from theodolite.fixtures.relations.blame import leak_of, watch
 from theodolite.fixtures.relations.changed_tokens import influence
 from theodolite.fixtures.subject.view import View

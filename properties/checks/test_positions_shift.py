@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from theodolite.fixtures.anatomy.attentions import EQUAL, is_still
+from theodolite.fixtures.anatomy.attentions import is_still
 from theodolite.fixtures.anatomy.rotation import is_relative, is_steady
 from theodolite.fixtures.judging.judgement import judge, judge_differs, not_applicable
+from theodolite.fixtures.judging.tolerances import EQUAL
 from theodolite.fixtures.recording.recorder import record
 from theodolite.fixtures.serving.padding import far
 from theodolite.fixtures.subject.view import View

@@ -13,6 +13,8 @@ from theodolite.fixtures.relations.half_precision import (
     AUTOCAST,
     BFLOAT16,
     FLOAT16,
+    LATE,
+    LONG,
     SHARE,
     Comparison,
     Place,
@@ -22,12 +24,6 @@ from theodolite.fixtures.relations.half_precision import (
 )
 from theodolite.fixtures.subject.view import View
 from theodolite.properties import check
-
-LATE = (8003, 2003, 503)
-"""Where bfloat16 knows positions to 32, 8 and 2, and float16 to 4, 1 and 1/4."""
-
-LONG = 512
-"""Tokens of a long sequence: bfloat16 counts one by one to 256, and a sum of ones stays there."""
 
 WORTHWHILE = 48
 """A shorter sequence shows nothing of late positions: bfloat16 keeps its angles to 1/10 radian."""
@@ -131,7 +127,7 @@ def _require_right(view: View, way: str, found: Comparison) -> None:
         found.is_right,
         f"{way} moves the logits by what rounding weights and activations does, times {SHARE:g}",
         measured=found.share,
-        bound=SHARE,
+        at_most=SHARE,
         where=where,
         remedy="are positions, angles or their cosines computed in half precision?"
         if late

@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from theodolite.fixtures.anatomy.attentions import EQUAL
 from theodolite.fixtures.anatomy.blocks import (
     Block,
     Keeps,
@@ -19,13 +18,11 @@ from theodolite.fixtures.anatomy.blocks import (
 from theodolite.fixtures.anatomy.feed_forward import mixes_time_by_design
 from theodolite.fixtures.anatomy.kinds import is_norm
 from theodolite.fixtures.judging.judgement import judge, judge_differs, not_applicable, require
+from theodolite.fixtures.judging.tolerances import EQUAL, MULTIPLIER
 from theodolite.fixtures.recording.module_calls import Inside, ModuleCall, is_inside
 from theodolite.fixtures.subject.declarations import expanded
 from theodolite.fixtures.subject.view import View
 from theodolite.properties import check
-
-_KNOWN = 1e-3
-"""Distance within which a multiplier fitted to thousands of float32 numbers is a known one."""
 
 
 @check("residual.identity", "RES-1", "RES-4", component="residual", views=("sharpened",))
@@ -150,8 +147,8 @@ def test_a_block_is_its_input_and_the_outputs_of_its_branches(view: View) -> Non
         judged += 1
         where = {"view": view.name, "layer": layer, "module": block.path}
         whole = torch.tensor([any(part.module.children()) for part in parts])
-        twice = (found - 2).abs() <= _KNOWN
-        never = (found.abs() <= _KNOWN) & whole.to(found.device)  # a single layer may be a step
+        twice = (found - 2).abs() <= MULTIPLIER
+        never = (found.abs() <= MULTIPLIER) & whole.to(found.device)  # a single layer may be a step
         require(
             not bool((twice | never).any()) or _has_zero_gates(view.model, block),
             "each branch of a block is added to the stream once",
@@ -240,4 +237,4 @@ def _multipliers(change: Tensor, parts: list[ModuleCall]) -> Tensor | None:
     columns = torch.stack(gave, -1)
     found = torch.linalg.lstsq(columns, change.flatten()[:, None]).solution[:, 0]
     away = (columns @ found - change.flatten()).abs().max()
-    return found if float(away) <= _KNOWN * float(change.abs().max()) else None
+    return found if float(away) <= MULTIPLIER * float(change.abs().max()) else None

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from theodolite.fixtures.anatomy.attentions import EQUAL, still_attentions
-from theodolite.fixtures.anatomy.constant_sequence import spread
+from theodolite.fixtures.anatomy.attentions import still_attentions
 from theodolite.fixtures.anatomy.rotation import (
-    PHASE,
     Turning,
     before_norm,
     not_yet_turned,
@@ -19,7 +17,9 @@ from theodolite.fixtures.anatomy.rotation import (
     wrapped,
 )
 from theodolite.fixtures.judging.judgement import judge, not_applicable, require
+from theodolite.fixtures.judging.tolerances import EQUAL, PHASE
 from theodolite.fixtures.recording.attention_call import AttentionCall, scores_of
+from theodolite.fixtures.recording.tensors import spread
 from theodolite.fixtures.subject.view import View
 from theodolite.properties import check
 

@@ -6,14 +6,9 @@ import torch
 from torch import Tensor
 
 from theodolite.fixtures.anatomy.attentions import is_still
-from theodolite.fixtures.anatomy.rotation import (
-    NONE,
-    PHASE,
-    turned_attentions,
-    turning,
-    wrapped,
-)
+from theodolite.fixtures.anatomy.rotation import NONE, turned_attentions, turning, wrapped
 from theodolite.fixtures.judging.judgement import judge, not_applicable, require
+from theodolite.fixtures.judging.tolerances import PHASE
 from theodolite.fixtures.subject.view import View
 from theodolite.properties import check
 
@@ -57,7 +52,7 @@ def test_frequencies_fall_from_one_radian_a_position(view: View) -> None:
             float(found[0]) <= 1 + PHASE and not (shifted and abs(ratio - 1) > PHASE),
             "the first pair turns by one radian a position",
             measured=float(found[0]),
-            bound=1.0,
+            at_most=1 + PHASE,
             where=where,
             remedy="The exponent's index runs from 0: base^0 = 1."
             if shifted

@@ -55,7 +55,7 @@ def test_a_copy_of_the_subject_learns_which_token_follows_which(subject: Subject
         "a short training gets below the unigram entropy of a language where each token has one "
         "successor",
         measured=best,
-        bound=bound,
+        at_most=bound,
         remedy="does the gradient reach every layer from the logits, and do the logits depend on "
         "the current token?",
         cause="does-not-learn",
@@ -81,7 +81,7 @@ def test_no_training_on_uniform_tokens_gets_below_their_entropy(subject: Subject
         best > bound,
         "on uniform random tokens no training gets below ln K",
         measured=best,
-        bound=bound,
+        at_least=bound,
         where={"symbols": len(ids)},
         remedy="logits at a position know the token that comes next: look at the mask, and at what "
         "targets are used for besides the loss.",

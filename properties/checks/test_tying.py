@@ -59,7 +59,7 @@ def _judge_step(subject: Subject, tied: list[tuple[str, ...]]) -> None:
         tied_names(model) == tied and max(moves) <= 1.5 * rate,
         "an optimiser's step updates tied weights as one, and leaves them tied",
         measured=max(moves),
-        bound=1.5 * rate,
+        at_most=1.5 * rate,
         where={"tied": ", ".join("=".join(group) for group in tied)},
         remedy="tie by assigning one Parameter: two that share memory are updated twice",
         cause="tie-broken",

@@ -126,7 +126,8 @@ def _judge_sight(seen: Tensor, due: Tensor, limit: Limit, place: dict[str, Any])
         condition=False,
         says=f"a query sees {_said(limit)}, {limit.source}",
         measured=float(len(keys)),
-        bound=float(due[query].sum()),
+        at_least=float(due[query].sum()),
+        at_most=float(due[query].sum()),
         where={**place, "query": query, "first key": keys[0] if keys else "none"},
         remedy=f"{found} Does the window reach the mask on every backend and beside a padding "
         "mask, and does it count the query itself: key > query - window?",

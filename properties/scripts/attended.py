@@ -137,6 +137,9 @@ def _row(scene: Scene) -> str:
     return lists[0] if lists else ""
 
 
+_KINDS = {"groups.queries": ("query",), "groups.members": ("key", "value")}
+
+
 def _reaches(*kinds: str) -> Cases:
     """Where the channels of each head of these kinds stand, and what each must change."""
 
@@ -304,8 +307,6 @@ assert ran, "$idle is never run"
     _idle,
     fresh=True,
 )
-_KINDS = {"groups.queries": ("query",), "groups.members": ("key", "value")}
-
 ATTENDED: dict[str, list[Relation]] = {
     "inside.rows_sum_to_one": [SUMS, OVER_KEYS],
     "inside.no_weight_on_the_future": [LATER_WEIGHTS, FUTURE],
