@@ -14,8 +14,8 @@ from theodolite.fixtures.loading.settings import near
 class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are sentences, raised as `UsageError`."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, allow_abbrev=False, **kwargs)
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**{"allow_abbrev": False, **kwargs})
 
     def error(self, message: str) -> NoReturn:
         """Raise what argparse found wrong.

@@ -54,12 +54,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         _say("interrupted.")
         return _INTERRUPTED
+    except BrokenPipeError:
+        _write_nowhere()
+        return _PIPE_CLOSED
     except Exception as error:
-        refused = _refused_output()
-        if isinstance(refused, BrokenPipeError):
-            return _PIPE_CLOSED
-        if refused is not None and isinstance(error, OSError):
-            _say(f"standard output cannot be written: {refused.strerror}.")
+        if isinstance(error, OSError) and error.filename is None:
+            _write_nowhere()
+            _say(f"standard output cannot be written: {error.strerror}.")
             return UsageError.exit_status
         traceback.print_exc()
         _say("this is an error of Theodolite, not of the model: please report it with the above.")
@@ -159,16 +160,10 @@ def _allow_any_text() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def _refused_output() -> OSError | None:
-    """Why standard output takes no more, if so; what is left for it then goes nowhere."""
-    try:
-        if sys.stdout is not None:
-            sys.stdout.flush()
-    except OSError as error:
-        with contextlib.suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return error
-    return None
+def _write_nowhere() -> None:
+    """Standard output takes no more: what Python flushes to it at the end must not be an error."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _say(sentence: str) -> None:

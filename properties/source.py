@@ -91,7 +91,7 @@ def find_scripts(folder: Path = PROPERTIES / "scripts") -> dict[str, Place]:
         for node in ast.parse(path.read_text(encoding="utf-8")).body
         if isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Dict)
         for key in node.value.keys
-        if isinstance(key, ast.Constant)
+        if isinstance(key, ast.Constant) and isinstance(key.value, str)
     }
 
 

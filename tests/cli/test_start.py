@@ -42,7 +42,7 @@ def test_no_command_is_a_sentence(theodolite):
         (["audit", "--select", "AVG-1"], "it is about mathematics"),
         (["audit", "--declare", "windw=3"], "Did you mean window or width?"),
         (["audit", "refrence"], "Did you mean reference?"),
-        (["audit", "hg:llama"], "Did you mean hf:llama?"),
+        (["audit", "HF:llama"], "Did you mean hf:llama?"),
         (["audit", "modle.py"], "Did you mean model.py?"),
         (["audit", "modle:GPT"], "There is no module modle"),
         (["claims", "ROEP"], "Did you mean ROPE"),
