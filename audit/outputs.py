@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from theodolite.fixtures.errors import UsageError
+from theodolite.fixtures.loading.paths import is_file
 
 STANDARD_OUTPUT = "-"
 
@@ -38,7 +39,7 @@ def require_files(
             )
         taken[place] = option
         if isinstance(place, Path):
-            if kept is not None and kept[0].exists() and place == kept[0].resolve():
+            if kept is not None and is_file(kept[0]) and place == kept[0].resolve():
                 raise UsageError(f"{option} {name} is {kept[1]} itself: give another file")
             _require_file(f"{option} {name}", place)
 

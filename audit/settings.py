@@ -23,6 +23,7 @@ from typing import Any
 
 from theodolite.arguments import Listed
 from theodolite.fixtures.errors import UsageError
+from theodolite.fixtures.loading.paths import is_folder
 from theodolite.fixtures.loading.settings import listing, near, write_settings
 
 if sys.version_info >= (3, 11):
@@ -169,6 +170,6 @@ def _located_subject(value: Any, file: Path) -> str:
     if not isinstance(value, str) or not value.strip():
         raise UsageError(f"{file}: subject is {value!r}; it must name one, as my_gpt.py:GPT does")
     kind, colon, rest = value.partition(":")
-    if kind == "hf" and (file.parent / rest).is_dir():
+    if kind == "hf" and is_folder(file.parent / rest):
         return f"hf:{_located(rest, file)}"
     return f"{_located(kind, file)}{colon}{rest}" if kind.endswith(".py") else value

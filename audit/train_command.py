@@ -86,8 +86,9 @@ def read_text(file: Path, characters: int | None = None) -> str:
             f"{file} is not text in UTF-8 (byte {error.start} is 0x{error.object[error.start]:02x})"
             ": convert it to UTF-8, or give another file"
         ) from None
-    except OSError as error:
-        raise UsageError(f"{file} cannot be read: {error.strerror}") from error
+    except (OSError, ValueError) as error:  # the latter for what is no path
+        why = getattr(error, "strerror", None) or error
+        raise UsageError(f"{str(file)!r} cannot be read: {why}") from error
     if "\0" in text:
         raise UsageError(f"{file} is not text (it holds zero bytes): give a text file")
     return text[:characters]

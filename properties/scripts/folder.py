@@ -32,6 +32,7 @@ class ScriptFolder:
         if not str(self.path) or not self.path.name:
             raise UsageError(f"--reproduce {str(self.path)!r} is no new folder: name one")
         try:
+            self.path.resolve()
             if self.path.is_dir():
                 self._require_nothing_foreign()
             elif self.path.exists() or self.path.is_symlink():
