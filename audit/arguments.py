@@ -75,15 +75,23 @@ def one_of(*words: str) -> Callable[[str], str]:
     return read
 
 
-def seconds(text: str) -> float:
-    """A type of argument: a time in seconds, above 0 and finite."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not (0 < value < math.inf):
-        raise argparse.ArgumentTypeError(f"{text!r} is no time: give seconds, more than 0")
-    return value
+def amount(unit: str) -> Callable[[str], float]:
+    """A type of argument: so many of `unit`, above 0 and finite."""
+
+    def read(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not (0 < value < math.inf):
+            raise argparse.ArgumentTypeError(f"{text!r} will not do: give {unit}, more than 0")
+        return value
+
+    return read
+
+
+seconds = amount("seconds")
+"""A type of argument: a time."""
 
 
 def whole(least: int) -> Callable[[str], int]:

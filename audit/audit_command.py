@@ -17,17 +17,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from theodolite.arguments import Listed, Parser, one_of, whole
-from theodolite.command_line import BUDGET, BUDGETS, Audit
-from theodolite.fixtures.errors import SubjectError
+from theodolite.arguments import Listed, Parser, amount, one_of, seconds, whole
+from theodolite.command_line import BUDGET, BUDGETS
+from theodolite.fixtures.errors import SubjectError, TheodoliteError, UsageError
 from theodolite.outputs import require_files, write_json, write_text
 from theodolite.subject_arguments import add_subject_arguments, complete_from_project, subject_of
 
 if TYPE_CHECKING:
+    from theodolite.job import Job
     from theodolite.report import Report
     from theodolite.selection import Selection
+    from theodolite.supervisor import Supervisor
 
-_FAILED = 1
+EXIT_STATUS = {"pass": 0, "fail": 1, "error": 3, "incomplete": 4}
+"""What the process ends with, by verdict; 2 is for the command itself."""
+
+_BY_SIGNAL = 128
+_AUDIT_LIMIT = 3600.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,6 +77,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write into DIR, a new folder or one made by this option, for each failed check a "
         "script that shows it without Theodolite",
     )
+    add(
+        "--audit-limit",
+        type=seconds,
+        default=_AUDIT_LIMIT,
+        metavar="SECONDS",
+        help=f"longest that the whole audit may take ({_AUDIT_LIMIT:g})",
+    )
+    add(
+        "--memory-limit",
+        type=amount("GiB"),
+        metavar="GIB",
+        help="memory that the audit may use (8 GiB and 16 times the weights, at most three "
+        "quarters of what is free)",
+    )
 
 
 def complete(parser: Parser) -> None:
@@ -79,67 +99,91 @@ def complete(parser: Parser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Audit the subject, show and write the report; return the exit status."""
+    """Audit the subject in a worker process, show and write the report; return the exit status."""
     named = subject_of(arguments)
     _require(arguments, named["declare"])
     if arguments.list:
         return _list(arguments)
-    from rich.progress import BarColumn, Progress, TextColumn
+    job = _job(arguments, named)
+    from theodolite.supervisor import Supervisor
 
+    with Supervisor(job, arguments.audit_limit) as supervisor:
+        from theodolite.progress import Display  # while the worker imports torch
+
+        with Display(named["subject"]) as display:
+            supervisor.run(display.show)
+    report = _report(supervisor, job)
+    failure = _failure(supervisor, report, debug=getattr(arguments, "debug", False))
+    if failure is None:
+        _show(arguments, report)
+    _write(arguments, report)
+    if supervisor.interrupted is not None:
+        return _BY_SIGNAL + supervisor.interrupted
+    if failure is not None:
+        raise failure
+    return EXIT_STATUS[report.verdict]
+
+
+def _job(arguments: argparse.Namespace, named: dict[str, Any]) -> Job:
+    from theodolite.job import Job
+
+    return Job(
+        named,
+        expected=arguments.expected_failures,
+        budget=arguments.budget,
+        select=arguments.select,
+        skip=arguments.skip,
+        keyword=arguments.keyword,
+        explore=arguments.explore,
+        fail_fast=arguments.fail_fast,
+        scripts=arguments.reproduce,
+        memory_limit=arguments.memory_limit,
+    )
+
+
+def _report(supervisor: Supervisor, job: Job) -> Report:
+    from theodolite.fixtures.judging.wording import clean
+    from theodolite.report import Report
+
+    found, cut_short = supervisor.findings, supervisor.cut_short
+    error = None
+    if found.refusal is not None:
+        error = found.refusal.says
+    elif not found.items:
+        error = cut_short or "nothing was judged"
+    return Report(
+        subject=found.subject or clean(job.named["subject"]),
+        checks=found.checks(job.expected),
+        notes=(*found.notes, *job.left_out),
+        command=job.command,
+        passes=found.passes,
+        seconds=supervisor.seconds,
+        error=error,
+        anatomy=found.anatomy,
+        cut_short=None if cut_short is None else f"{cut_short[0].upper()}{cut_short[1:]}.",
+    )
+
+
+def _failure(supervisor: Supervisor, report: Report, *, debug: bool) -> TheodoliteError | None:
+    """What the command ends with where there is nothing to show."""
+    refusal = supervisor.findings.refusal
+    if refusal is not None:
+        if debug:
+            sys.stderr.write(refusal.traceback)
+        kind = UsageError if refusal.status == UsageError.exit_status else SubjectError
+        return kind(refusal.says)
+    return SubjectError(report.error) if report.error is not None else None
+
+
+def _show(arguments: argparse.Namespace, report: Report) -> None:
     from theodolite.check_list import print_durations
     from theodolite.console import console
-    from theodolite.fixtures.subject.subject import Subject
-    from theodolite.report import Report
-    from theodolite.run import audit
     from theodolite.terminal import render
 
     printed = console(stderr="-" in (arguments.json, arguments.junit))
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed}/{task.total}"),
-        console=console(stderr=True),
-        transient=True,
-        disable=not sys.stderr.isatty(),
-    )
-    again = Audit(**named, budget=arguments.budget, explore=arguments.explore)
-    with bar:
-        task = bar.add_task(f"auditing {named['subject']}", total=None)
-        try:
-            subject = Subject.load(
-                named["subject"],
-                settings=named["settings"],
-                declarations=named["declare"],
-                as_configured=named["as_configured"],
-                seconds=named["time_limit"],
-            )
-            report = audit(
-                subject,
-                expected_failures=arguments.expected_failures,
-                budget=arguments.budget,
-                select=arguments.select,
-                skip=arguments.skip,
-                keyword=arguments.keyword,
-                explore=arguments.explore,
-                fail_fast=arguments.fail_fast,
-                progress=lambda done, planned: bar.update(task, completed=done, total=planned),
-                named=again,
-            )
-        except SubjectError as error:
-            command = again.again(arguments.select or (), arguments.skip or (), arguments.keyword)
-            report = Report(subject=named["subject"], error=str(error), command=command)
-            _write(arguments, report)
-            raise
-        if arguments.reproduce is not None:
-            from theodolite.properties.scripts import write_scripts
-
-            bar.update(task, description="writing scripts")
-            report = write_scripts(subject, report, Path(arguments.reproduce))
     render(report, printed)
     if arguments.durations is not None:
         print_durations(report, printed, arguments.durations)
-    _write(arguments, report)
-    return 0 if report.verdict == "pass" else _FAILED
 
 
 def _require(arguments: argparse.Namespace, declare: Mapping[str, Any]) -> None:
@@ -156,8 +200,10 @@ def _require(arguments: argparse.Namespace, declare: Mapping[str, Any]) -> None:
     )
     if arguments.reproduce is not None:
         ScriptFolder(Path(arguments.reproduce)).require_own()
-    _selected(arguments)
-    require_expected(arguments.expected_failures)
+    if arguments.select or arguments.skip or arguments.keyword is not None:
+        _selected(arguments)
+    if arguments.expected_failures:
+        require_expected(arguments.expected_failures)
 
 
 def _list(arguments: argparse.Namespace) -> int:

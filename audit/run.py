@@ -6,31 +6,21 @@ import contextlib
 import io
 import os
 import time
-import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 from torch import nn
 
-import theodolite.properties
-from theodolite.command_line import BUDGET, BUDGETS, Audit
+from theodolite.collector import Choice, Collector
+from theodolite.command_line import BUDGET, Audit
+from theodolite.findings import Event, Findings, Sink
 from theodolite.fixtures.anatomy.measure import anatomy_of
-from theodolite.fixtures.errors import UsageError
-from theodolite.fixtures.judging.result import Result
-from theodolite.fixtures.oracles.strategies import without_shrinking
-from theodolite.fixtures.plugin import AUDITED, PROPERTY
+from theodolite.fixtures.judging.wording import text_of
 from theodolite.fixtures.subject.subject import Subject
-from theodolite.report import Check, Report
-from theodolite.selection import (
-    QUICK_VIEWS,
-    Selection,
-    audit_checks,
-    require_expected,
-    selection,
-)
+from theodolite.properties.source import PROPERTIES
+from theodolite.report import Report
+from theodolite.selection import require_budget, require_expected
 from theodolite.subject_arguments import LIMIT
 
 Progress = Callable[[int, int], None]
@@ -52,7 +42,6 @@ def audit(
     fail_fast: bool = False,
     time_limit: float = LIMIT,
     progress: Progress | None = None,
-    named: Audit | None = None,
 ) -> Report:
     """Hold a model to every claim that applies to it.
 
@@ -75,24 +64,33 @@ def audit(
         fail_fast: Stop at the first failure that is not expected; what is left is not judged.
         time_limit: Seconds that one forward may take before it counts as hanging.
         progress: Called as work goes on.
-        named: How the report tells to do it again, where the subject is given loaded.
 
     Raises:
         SubjectError: If the subject cannot be loaded or called.
         UsageError: If an argument means nothing; says which would.
     """
-    if budget not in BUDGETS:
-        raise UsageError(f"no budget is called {budget!r}; there are {', '.join(BUDGETS)}")
-    chosen = selection(select, skip, keyword, budget=budget)
-    require_expected(expected_failures or {})
-    named = named or Audit(
+    select, skip = ([given] if isinstance(given, str) else given for given in (select, skip))
+    expected = dict(expected_failures or {})
+    require_budget(budget)
+    require_expected(expected)
+    choice = Choice.of(
+        select,
+        skip,
+        keyword,
+        budget=budget,
+        explore=explore,
+        fail_fast=fail_fast,
+        expected=expected,
+    )
+    named = Audit(
         subject if isinstance(subject, str) else None,
         settings or {},
         declare or {},
         as_configured=as_configured,
         time_limit=time_limit,
+        budget=budget,
+        explore=explore,
     )
-    named = replace(named, budget=budget, explore=explore)
     loaded = Subject.load(
         subject,
         settings=settings,
@@ -100,154 +98,51 @@ def audit(
         as_configured=as_configured,
         seconds=time_limit,
     )
-    collector = _Collector(loaded, chosen, named, dict(expected_failures or {}), progress)
-    collector.fail_fast = fail_fast
+    findings = Findings(named)
+    findings.take(loaded_event(loaded))
     began = time.perf_counter()
     try:
-        _run_pytest(collector, chosen)
+        run_properties(loaded, choice, _telling(findings, progress))
     finally:
         loaded.restore()
-    skipped = [f"left out: {', '.join(chosen.skipped)}"] if chosen.skipped else []
     return Report(
         subject=loaded.name,
-        command=named.again(chosen.select or (), _names(skip), keyword),
-        checks=tuple(collector.checks()),
-        notes=(*loaded.notes, *skipped),
+        command=named.again(select or (), skip or (), keyword),
+        checks=findings.checks(expected),
+        notes=(*loaded.notes, *(choice.chosen.notes if choice.chosen else ())),
         passes=loaded.passes,
         seconds=time.perf_counter() - began,
-        anatomy=_anatomy_of(loaded),
+        anatomy=anatomy_for(loaded),
     )
 
 
-def _anatomy_of(subject: Subject) -> dict[str, Any]:
+def _telling(findings: Findings, progress: Progress | None) -> Sink:
+    def take(event: Event) -> None:
+        findings.take(event)
+        if progress is not None and event["event"] == "ended":
+            progress(len(findings.done), len(findings.items))
+
+    return take
+
+
+def loaded_event(subject: Subject) -> Event:
+    """The event that `subject` is loaded."""
+    weights = sum(p.numel() * p.element_size() for p in subject.model.parameters())
+    return {
+        "event": "subject",
+        "name": subject.name,
+        "weights": weights,
+        "notes": list(subject.notes),
+    }
+
+
+def anatomy_for(subject: Subject) -> dict[str, Any]:
     """The anatomy for the report, or why there is none; the checks on it have failed then."""
     try:
         return anatomy_of(subject).to_dict()
-    except Exception as error:
-        return {"unread": {"anatomy": f"it could not be measured: {error}"}}
+    except (Exception, pytest.skip.Exception) as error:
+        return {"unread": {"anatomy": f"it could not be measured: {text_of(error)}"}}
 
-
-class _Collector:
-    """A pytest plugin: gives the properties their subject and gathers what they say."""
-
-    def __init__(
-        self,
-        subject: Subject,
-        chosen: Selection,
-        named: Audit,
-        expected: Mapping[str, str],
-        progress: Progress | None,
-    ) -> None:
-        self._subject = weakref.ref(subject)
-        self._chosen = chosen
-        self._named = named
-        self._expected = expected
-        self._times = 10 if named.budget == "thorough" else 1
-        self._views = {*QUICK_VIEWS, None} if named.budget == "quick" else None
-        self._progress = progress
-        self._planned: dict[str, int] = {}
-        self._done = 0
-        self._broken: dict[str, str] = {}
-        self._results: dict[str, list[Result]] = {}
-        self._session: pytest.Session | None = None
-        self.fail_fast = False
-
-    def pytest_sessionstart(self, session: pytest.Session) -> None:
-        self._session = session
-
-    def pytest_configure(self, config: pytest.Config) -> None:
-        config.stash[AUDITED] = self._subject()
-
-    def pytest_unconfigure(self, config: pytest.Config) -> None:
-        # the modules that pytest imported keep its configuration alive: let the subject go
-        del config.stash[AUDITED]
-
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        kept = []
-        for item in items:
-            check = _option(item, "check")
-            if check is None:
-                continue
-            callspec = getattr(item, "callspec", None)
-            view = callspec.params.get("view") if callspec is not None else None
-            if self._views is not None and view not in self._views:
-                continue
-            if check in self._chosen.checks:
-                kept.append(item)
-                self._planned[check] = self._planned.get(check, 0) + 1
-        for item in kept:
-            without_shrinking(item.obj, times=self._times, explore=self._named.explore)  # type: ignore[attr-defined]
-        # The gates come first: what they say explains why others do not apply.
-        items[:] = sorted(kept, key=lambda item: not _option(item, "gate"))
-
-    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        if report.failed:
-            self._broken[Path(report.nodeid).stem] = report.longreprtext.strip().splitlines()[-1]
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        for name, result in report.user_properties:
-            if name == PROPERTY and isinstance(result, dict):
-                self._results.setdefault(str(result["check"]), []).append(result)  # type: ignore[arg-type]
-                self._stop_after(result)
-        if report.when == "teardown":
-            self._done += 1
-            if self._progress is not None:
-                self._progress(self._done, sum(self._planned.values()))
-
-    def _stop_after(self, result: Mapping[str, Any]) -> None:
-        failed = result["outcome"] == "failed" and result["check"] not in self._expected
-        if self.fail_fast and failed and self._session is not None:
-            self._session.shouldfail = f"{result['check']} failed"
-
-    def checks(self) -> list[Check]:
-        """Every planned check, those without a result as errors, expected failures applied."""
-        checks = [
-            Check(module, (), "", "error", f"its checks cannot be loaded: {why}")
-            for module, why in self._broken.items()
-        ]
-        return checks + [self._check(check, count) for check, count in self._planned.items()]
-
-    def _check(self, check: str, count: int) -> Check:
-        results = self._results.get(check, [])
-        stopped = self._session.shouldfail if self._session is not None else False
-        if len(results) < count and not stopped:
-            return Check(check, (), "", "error", f"{count - len(results)} of {count} never ran")
-        if not results:
-            why = f"not judged: stopped when {stopped}, as --fail-fast asks"
-            asked = audit_checks()[check]
-            return Check(check, asked.claims, asked.component, "not_applicable", why)
-        merged = Check.merge(results, reproduce=self._named.again([check]))
-        return _expected(merged, self._expected.get(check))
-
-
-def _names(given: str | Sequence[str] | None) -> Sequence[str]:
-    return (given,) if isinstance(given, str) else given or ()
-
-
-def _option(item: pytest.Item, name: str) -> Any:
-    """What a check's decorator says of itself; None for a test that is no check."""
-    marker = item.get_closest_marker("claim")
-    return marker.kwargs.get(name) if marker else None
-
-
-def _expected(check: Check, reason: str | None) -> Check:
-    if reason is None:
-        return check
-    if check.outcome == "failed":
-        return replace(
-            check, outcome="expected_failure", message=f"expected: {reason}. {check.message}"
-        )
-    if check.outcome == "passed":
-        return replace(
-            check,
-            outcome="failed",
-            message=f"it was expected to fail ({reason}) and passed: take it off the list of "
-            "expected failures",
-        )
-    return check
-
-
-_FOLDER = Path(theodolite.properties.__file__).parent
 
 _NEEDLESS = (
     "cacheprovider",
@@ -263,11 +158,18 @@ _NEEDLESS = (
 """Plugins of pytest's own that an audit pays for at every property and makes no use of."""
 
 
-def _run_pytest(collector: _Collector, chosen: Selection) -> None:
+def run_properties(subject: Subject, choice: Choice, sink: Sink) -> None:
+    """Run the chosen properties on `subject`; `sink` is told of each event as it happens.
+
+    Raises:
+        KeyboardInterrupt: If somebody interrupts it, or something that a subject left behind.
+    """
+    collector = Collector(subject, choice, sink)
+    files = ["checks"] if choice.chosen is None else choice.chosen.files
     arguments = [
-        *(str(_FOLDER / file) for file in chosen.files),
-        f"--rootdir={_FOLDER}",
-        f"--config-file={_FOLDER / 'audit.ini'}",
+        *(str(PROPERTIES / file) for file in files),
+        f"--rootdir={PROPERTIES}",
+        f"--config-file={PROPERTIES / 'audit.ini'}",
         "--noconftest",
         "--continue-on-collection-errors",
         "--disable-plugin-autoload",

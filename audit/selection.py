@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from theodolite.command_line import BUDGET, BUDGETS
 from theodolite.fixtures.errors import UsageError
 from theodolite.fixtures.loading.settings import listing, near
 from theodolite.properties.ledger import load_ledger
@@ -101,6 +102,11 @@ class Selection:
     skipped: tuple[str, ...] = ()
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """A sentence on what was left out, if anything was."""
+        return (f"left out: {listing(self.skipped)}",) if self.skipped else ()
+
+    @property
     def files(self) -> list[str]:
         """The files in which they stand, from the folder of the properties."""
         return sorted({file for check in self.checks for file in audit_checks()[check].files})
@@ -111,7 +117,7 @@ def selection(
     skip: str | Sequence[str] | None = None,
     keyword: str | None = None,
     *,
-    budget: str = "standard",
+    budget: str = BUDGET,
 ) -> Selection:
     """The checks that are meant.
 
@@ -143,6 +149,16 @@ def selection(
         )
     skipped = [check.id for check in asked if check.id not in left]
     return Selection(wanted, tuple(left), tuple(skipped))
+
+
+def require_budget(name: str) -> None:
+    """Require that there is a budget called `name`.
+
+    Raises:
+        UsageError: If there is none.
+    """
+    if name not in BUDGETS:
+        raise UsageError(f"no budget is called {name!r}; there are {', '.join(BUDGETS)}")
 
 
 def require_known(name: str) -> None:

@@ -46,7 +46,8 @@ COMMANDS = ("audit", "inspect", "claims", "mutants", "train")
 SUBJECTS = (
     "", " ", "\t", ":", "::", "-", ".", "..", "/", "mine", "mine/README.md", "model",
     "model.py:Goood", "model.py:", "model.py:helper", "model.py:SIZE", "model.py:Broken",
-    "model.py:Mute", "model.py:Needy", "model.py:Good.forward", "model.py:Good.nothing", "model.py:Good:Good",
+    "model.py:Mute", "model.py:Needy", "model.py:Good.forward", "model.py:Good.nothing",
+    "model.py:Good:Good",
     "model.py:1", "model.py:Go od", "model.pi:Good", "nowhere.py:Good", "nowhere/model.py:Good",
     "no.such.package:GPT", "torch:nn", "os:getcwd", "os:sep", "a:b:c", ":Good", "hf:", "hf:nothing",
     "hf:mine", "hf:/nowhere", "HF:llama", "x" * 5000, "x" * 300 + ".py:Good", "\udcff.py:Good",
@@ -91,6 +92,8 @@ VALUES = {
     "-k": ("", "(", "a or", "and", "not", "rope[0]", "f(x)", "a b", "a == b", "\0", "lambda: 1",
            "1 +", "no_check_is_called_this", "(" * 500),
     "--keyword": ("not (", "x if y else z", "rope; cache", "rope and not rope"),
+    "--audit-limit": ("", "0", "-3", "inf", "nan", "1h"),
+    "--memory-limit": ("", "0", "-1", "nan", "8GiB", "None"),
     "--durations": ("", "x", "-1", "1.5", "1e3", "all"),
     "--json": _NO_FILES,
     "--junit": _NO_FILES,
