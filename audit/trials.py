@@ -134,7 +134,7 @@ def _try(pair: Pair) -> dict[str, Any]:
     began = time.perf_counter()
     with nullcontext() if mutant is None else mutant.applied(host):
         try:
-            report = audit(host.subject())
+            report = audit(host.subject(), strict=True)
         except SubjectError as error:
             report = Report(host.name, error=str(error))
     return _told(pair, report, time.perf_counter() - began)

@@ -76,7 +76,7 @@ roundings in a row. Where all of them go apart, 2·126·2⁻²⁴ = 1.5e-5; this
 
 @ANY_HOST
 def test_a_host_without_a_fault_passes_the_audit(host):
-    report = theodolite.audit(host.subject())
+    report = theodolite.audit(host.subject(), strict=True)
     assert report.verdict == "pass", [c for c in report.checks if c.outcome != "passed"]
 
 
@@ -97,7 +97,7 @@ def test_a_host_calls_each_of_its_seams_and_is_not_changed_by_looking(host):
             subject = host.subject()
             assert (subject.run(subject.model, ids) - logits).abs().max() < ROUNDING, seam
             if seam in CALLED_BY:
-                report = theodolite.audit(subject, select=CALLED_BY[seam])
+                report = theodolite.audit(subject, select=CALLED_BY[seam], strict=True)
                 assert report.verdict == "pass", report.checks
         finally:
             patch.undo()
@@ -113,7 +113,7 @@ def test_a_host_says_which_seams_it_has():
 def test_an_audit_catches_a_fault_in_a_host_and_passes_what_is_none(name, host):
     mutant = MUTANTS[name]
     with mutant.applied(HOSTS[host]):
-        report = theodolite.audit(HOSTS[host].subject())
+        report = theodolite.audit(HOSTS[host].subject(), strict=True)
     if mutant.equivalent:
         assert report.verdict == "pass", [c for c in report.checks if c.outcome == "failed"]
     else:
