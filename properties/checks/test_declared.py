@@ -38,6 +38,9 @@ def test_the_declared_scale_is_the_real_one(subject: Subject) -> None:
 @check("declared.window", "ATT-2", component="window")
 def test_the_declared_window_is_the_real_one(subject: Subject) -> None:
     declared = _declared(subject, "window")
+    if _is_own(subject, "window"):
+        _judge_own_window(subject, declared)
+        return
     widest = max((w for w in _flat(declared) if w is not None), default=0)
     sights = sight_over(subject, widest)
     chunks = expanded(subject.declarations).get("chunk")
@@ -94,7 +97,7 @@ def test_positions_enter_as_declared(subject: Subject) -> None:
 @check("declared.rope", "ROPE-3", component="rope")
 def test_the_rotation_is_as_declared(subject: Subject) -> None:
     """Width, pairing, base, each frequency, and the length of what is rotated."""
-    known = expanded(subject.declarations)
+    known = _known(subject)
     names = [key for key in known if key.startswith("rope_")]
     if not names:
         not_applicable("no rotation is declared: --declare rope_base=10000, for example")
@@ -102,6 +105,8 @@ def test_the_rotation_is_as_declared(subject: Subject) -> None:
     if any(layer.positions is None for _, layer in layers):
         not_applicable(f"positions could not be read: {layers[0][1].unread}")
     turning = [(i, layer) for i, layer in layers if layer.rotary is not None]
+    if not turning and all(_is_own(subject, key) for key in names):
+        not_applicable("nothing is rotated: a field for it is no promise to do so")
     require(
         turning,
         f"queries and keys are rotated, as {_source(subject, names[0])}",
@@ -119,6 +124,8 @@ def test_the_rotation_is_as_declared(subject: Subject) -> None:
                 _equal(measured, known[key], says, place, key.replace("_", "-"))
         for key, found in (("rope_base", rotary.base), ("rope_magnitude", rotary.magnitude)):
             value = _of_layer(known.get(key), index, len(layers))
+            if _is_own(subject, key) and not _is_plain_rotation(turning, value):
+                continue
             if value is not None and found is not None:
                 _near(subject, found, value, f"{key} is as declared", place, key)
         if "rope_frequencies" in known:
@@ -145,7 +152,7 @@ def test_embedding_and_head_are_tied_as_declared(subject: Subject) -> None:
 
 @check("declared.feed_forward", "FFN-2", component="feed_forward")
 def test_the_feed_forward_network_is_as_declared(subject: Subject) -> None:
-    known = expanded(subject.declarations)
+    known = _known(subject)
     names = {
         "activation": "activation",
         "gated": "gated",
@@ -163,6 +170,8 @@ def test_the_feed_forward_network_is_as_declared(subject: Subject) -> None:
     for key, name in asked.items():
         routed = name in ("experts", "active", "shared_width")
         judged = [part for part in parts if not routed or part.experts is not None]
+        if not judged and _is_own(subject, key):
+            continue
         require(
             judged,
             f"there are {known[key]} experts, as {_source(subject, key)}",
@@ -174,7 +183,8 @@ def test_the_feed_forward_network_is_as_declared(subject: Subject) -> None:
             read = [max(read, key=lambda part: part.active or 0)]
         for part in read:
             require(
-                getattr(part, name) == known[key],
+                getattr(part, name) == known[key]
+                or (_is_own(subject, key) and _is_called(getattr(part, name), known[key])),
                 f"{key.replace('_', ' ')} is {known[key]}, as {_source(subject, key)}",
                 where={"module": part.module, "measured": getattr(part, name)},
                 remedy="Is this field of the configuration read?",
@@ -185,7 +195,7 @@ def test_the_feed_forward_network_is_as_declared(subject: Subject) -> None:
 
 @check("declared.norm", "NORM-1", "NORM-6", component="norm")
 def test_norms_and_biases_are_as_declared(subject: Subject) -> None:
-    known, anatomy = expanded(subject.declarations), anatomy_of(subject)
+    known, anatomy = _known(subject), anatomy_of(subject)
     norm, assembly, biases = anatomy.norm, anatomy.assembly, anatomy.biases
     inside = [biases.queries_keys_values, biases.attention_output, biases.feed_forward]
     measured: dict[str, tuple[Any, str]] = {
@@ -211,7 +221,7 @@ def test_norms_and_biases_are_as_declared(subject: Subject) -> None:
 
 @check("declared.shape", "MHA-1", "HYP-1", component="heads")
 def test_layers_heads_and_widths_are_as_declared(subject: Subject) -> None:
-    known, anatomy = expanded(subject.declarations), anatomy_of(subject)
+    known, anatomy = _known(subject), anatomy_of(subject)
     asked = [
         key
         for key in ("layers", "width", "heads", "kv_heads", "head_width", "sinks", "qk_norm")
@@ -230,13 +240,56 @@ def test_layers_heads_and_widths_are_as_declared(subject: Subject) -> None:
 
 
 def _declared(subject: Subject, key: str) -> Any:
-    known = expanded(subject.declarations)
+    known = _known(subject)
     if key not in known:
         not_applicable(f"no {key} is declared: --declare {key}=VALUE")
     return known[key]
 
 
+def _known(subject: Subject) -> dict[str, Any]:
+    """What is declared, and what the subject says of itself beside it."""
+    return {**subject.words.values, **expanded(subject.declarations)}
+
+
+def _is_own(subject: Subject, key: str) -> bool:
+    """Whether a key is declared by the subject's own words alone, which know no conventions."""
+    return key in subject.words.values and key not in expanded(subject.declarations)
+
+
+def _judge_own_window(subject: Subject, window: int) -> None:
+    """Some layer has the window: which ones, and whether it counts the query, no word says."""
+    if subject.longest is not None and subject.longest <= window:
+        not_applicable(f"no sequence that it takes is longer than its window of {window}")
+    sights = sight_over(subject, window)
+    if not sights or any(sight.reason is not None or sight.chunk for sight in sights):
+        not_applicable("what queries see could not be read, or is cut in blocks")
+    seen = [sight.window for sight in sights]
+    require(
+        any(each is not None and window - 1 <= each <= window + 1 for each in seen),
+        f"some layer's queries see {_keys(window)}, as {_source(subject, 'window')}",
+        where={"measured": ", ".join(map(str, seen))},
+        remedy="Does the window reach the attention, on every backend?",
+        cause="window-differs" if any(seen) else "window-ignored",
+    )
+
+
+def _is_plain_rotation(turning: Sequence[tuple[int, AttentionAnatomy]], base: float) -> bool:
+    """Whether all layers turn alike, and no series that ends at 1/base was meant by the base."""
+    rotations = [layer.rotary for _, layer in turning if layer.rotary is not None]
+    bases = [rotary.base for rotary in rotations if rotary.base is not None]
+    ends = [min(map(float, rotary.frequencies)) * base for rotary in rotations]
+    alike = len(bases) == len(rotations) and max(bases) <= min(bases) * (1 + SAME)
+    return alike and not any(abs(end - 1) <= SAME for end in ends)
+
+
+def _is_called(measured: Any, said: Any) -> bool:
+    """Whether an activation is one of those that go by a name: "gelu" is also said of its tanh."""
+    return measured in ("gelu", "gelu_tanh") and said in ("gelu", "gelu_tanh")
+
+
 def _source(subject: Subject, key: str) -> str:
+    if _is_own(subject, key):
+        return f"the model itself says ({subject.words.sources[key]})"
     source = subject.sources.get(key)
     if source is not None:
         return f"the configuration says ({source})"

@@ -32,7 +32,7 @@ def test_the_json_report_has_the_documented_shape(theodolite):
     assert report["schema"] == "theodolite-report/2"
     assert report["verdict"] == "pass"
     assert set(report["summary"]) == {
-        "planned", "passed", "failed", "expected_failures", "not_applicable", "errors",
+        "planned", "passed", "failed", "hazards", "expected_failures", "not_applicable", "errors",
     }  # fmt: skip
     assert report["summary"]["planned"] == len(report["checks"])
     assert {

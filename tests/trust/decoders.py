@@ -133,7 +133,7 @@ class Rotary(nn.Module):
 
     def __init__(self, sizes: Sizes) -> None:
         super().__init__()
-        self.sizes = sizes
+        self.config = sizes
         self.tokens = nn.Embedding(sizes.vocab_size, sizes.dim)
         self.layers = nn.ModuleList(RotaryLayer(sizes) for _ in range(sizes.n_layers))
         self.norm = RootMeanSquare(sizes.dim, sizes.norm_eps)
