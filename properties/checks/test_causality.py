@@ -118,15 +118,15 @@ def test_no_gradient_flows_from_a_logit_to_a_later_token(view: View) -> None:
     """The gradient of position t with respect to embeddings after t is exactly 0."""
     length = view.length
     ids = view.random_ids(1).expand(length, -1)
-    with EmbeddingProbe(view.model, ids) as probe:
-        logits = view.logits(ids, gradient=True)
-    embedded = probe.output
-    if embedded is None or not logits.requires_grad:
-        not_applicable("no gradient reaches the embeddings (inference mode, or detached)")
-    direction = torch.randn(logits.shape[-1], generator=torch.Generator().manual_seed(0))
-    each = torch.arange(length)
-    projected = (logits[each, each] * direction.to(logits)).sum()
     with view.running():  # what is computed anew for backward, checkpoints, in the same mode
+        with EmbeddingProbe(view.model, ids) as probe:
+            logits = view.logits(ids, gradient=True)
+        embedded = probe.output
+        if embedded is None or not logits.requires_grad:
+            not_applicable("no gradient reaches the embeddings (inference mode, or detached)")
+        direction = torch.randn(logits.shape[-1], generator=torch.Generator().manual_seed(0))
+        each = torch.arange(length)
+        projected = (logits[each, each] * direction.to(logits)).sum()
         # (T, T, d): row t, position s; None where the embeddings are detached from the logits
         gradient = torch.autograd.grad(projected, embedded, allow_unused=True)[0]
     if gradient is None:
