@@ -160,8 +160,7 @@ def lines(count, seed=0):
     """`count` malformed command lines, the same for the same seed, each kind of mistake in turn."""
     random = Random(seed)
     kinds = (_subject, _value, _declaration, _option, _project, _value, _command, _other, _many)
-    for number in range(count):
-        yield kinds[number % len(kinds)](random)
+    return [kinds[number % len(kinds)](random) for number in range(count)]
 
 
 def prepare(folder):
