@@ -5,7 +5,9 @@ HEAD = """# The zoo
 Models that are right, published ones and odd ones, and what the audit says of them. Made by
 `tox -e docs` from the lines that `tox -e zoo` left in docs/data/zoo.jsonl; do not edit. Where a
 check fails and rightly so it counts as found: see [findings](findings.md). What a model offers is
-what was found and judged. Seconds are of the machine that ran it, busy or not, loading left out. Models in this table: {count}.
+what was found and judged. Seconds are of the machine that ran it, busy or not, loading left out.
+
+Models in this table: {count}.
 """
 
 

@@ -4,8 +4,8 @@ python tests/mutation/run.py FOLDER [MODULE ...]
 
 Every module is judged by the properties of its chapter and its own tests (suites.toml). The tool
 wants sources below src/ under the names by which they are imported, so each module gets such a tree
-below FOLDER. What becomes of each mutant is written to FOLDER/results.json as soon as its module is done.
-Of a module that stands there already, only the mutants that were left are tried again.
+below FOLDER. What becomes of each mutant is written to FOLDER/results.json as soon as its module is
+done. Of a module that stands there already, only the mutants that were left are tried again.
 """
 
 from __future__ import annotations
