@@ -75,16 +75,22 @@ def one_of(*words: str) -> Callable[[str], str]:
     return read
 
 
+_TOO_MUCH = 1e9
+"""More seconds than a timer of the system takes are 9.2e9; a limit is at most doubled for it."""
+
+
 def amount(unit: str) -> Callable[[str], float]:
-    """A type of argument: so many of `unit`, above 0 and finite."""
+    """A type of argument: so many of `unit`, above 0 and below what clocks and sizes can be."""
 
     def read(text: str) -> float:
         try:
             value = float(text)
         except ValueError:
             value = math.nan
-        if not (0 < value < math.inf):
-            raise argparse.ArgumentTypeError(f"{text!r} will not do: give {unit}, more than 0")
+        if not (0 < value < _TOO_MUCH):
+            raise argparse.ArgumentTypeError(
+                f"{text!r} will not do: give {unit}, more than 0 and less than {_TOO_MUCH:g}"
+            )
         return value
 
     return read

@@ -49,13 +49,12 @@ def of_memory(held: int, most: int) -> Ending:
     )
 
 
-def ending_of(status: int, folder: Path, time_limit: float, stopped: str | None) -> Ending:
+def ending_of(status: int, folder: Path, stopped: str | None) -> Ending:
     """How a process that nobody ended did.
 
     Args:
         status: Its exit status, or the number of the signal that ended it, negative.
         folder: Where it left its traces.
-        time_limit: Seconds that one call may take.
         stopped: What ended its run of the properties, if anything did.
     """
     traces = _read(folder / TRACES)
@@ -63,8 +62,8 @@ def ending_of(status: int, folder: Path, time_limit: float, stopped: str | None)
     if traces.startswith("Timeout ("):
         return Ending(
             "time",
-            f"did not return within {time_limit:g} s, could not be interrupted for another "
-            f"{GRACE:g} s, and was ended{where}; if it is only slow, raise --time-limit SECONDS",
+            f"did not return in its time, could not be interrupted for {GRACE:g} s more, and was "
+            f"ended{where}; if it is only slow, raise --time-limit SECONDS",
         )
     if stopped is not None:
         return Ending(f"stopped {stopped}", f"was interrupted from inside by {stopped}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import theodolite
 from theodolite.diagnosis import symptom_of
-from theodolite.fixtures.judging.nearness import nearness
+from theodolite.fixtures.judging.bounds import nearness
 from theodolite.verdict import incompleteness, is_judged
 
 if TYPE_CHECKING:  # a report is read and shown without torch

@@ -16,6 +16,7 @@ from theodolite.collector import Choice, Collector
 from theodolite.command_line import BUDGET, Audit
 from theodolite.findings import Event, Findings, Sink
 from theodolite.fixtures.anatomy.measure import anatomy_of
+from theodolite.fixtures.errors import NoMoreCalls
 from theodolite.fixtures.judging.wording import text_of
 from theodolite.fixtures.subject.subject import Subject
 from theodolite.properties.source import PROPERTIES
@@ -143,7 +144,7 @@ def anatomy_for(subject: Subject) -> dict[str, Any]:
     """The anatomy for the report, or why there is none; the checks on it have failed then."""
     try:
         return anatomy_of(subject).to_dict()
-    except (Exception, pytest.skip.Exception) as error:
+    except (Exception, NoMoreCalls) as error:
         return {"unread": {"anatomy": f"it could not be measured: {text_of(error)}"}}
 
 

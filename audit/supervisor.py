@@ -118,8 +118,7 @@ class Supervisor:
                 if self.findings.finished or self.findings.refusal is not None:
                     return None
                 if status is not None:
-                    limit = self._job.named["time_limit"]
-                    return ending_of(status, self._folder, limit, self.findings.stopped)
+                    return ending_of(status, self._folder, self.findings.stopped)
                 if (ending := self._too_much()) is not None:
                     return ending
         finally:

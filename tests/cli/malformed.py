@@ -84,7 +84,7 @@ _NO_FILES = (
 )
 
 VALUES = {
-    "--time-limit": ("", "x", "inf", "-inf", "nan", "0", "-1", "1e999", "1s", "1,5", "None", "0x1"),
+    "--time-limit": ("", "x", "inf", "-inf", "nan", "0", "-1", "1e999", "1e10", "1s", "1,5", "None", "0x1"),
     "--budget": ("", "quik", "QUICK", "quick standard", "1", "None", "standard "),
     "--select": ("", " ", "*", ".", "causality.", "causality.pertrub", "ROPE-", "ROPE-99", "rope-4",
                  "AVG-1", "causality,batch", "test_rope.py", "[", "\udcff"),
@@ -98,11 +98,16 @@ VALUES = {
     "--json": _NO_FILES,
     "--junit": _NO_FILES,
     "--reproduce": ("", "mine", "model.py", ".", "..", "/", "model.py/x", "a\0b"),
-    "--set": ("", "=", "=1", "vocab_size", "a..b=1", ".=1", "nonsense=1", "bias=FALSE", "bias=no",
-              "bias=[1", "bias={", "vocab_size='1", "vocab_size=word", "vocab_size=-3",
-              "vocab_size=[1, 2]", "config.nothing=1", "vocab_siz=11", "Bias=True", "\0=1"),
+    "--set": ("", "=", "=1", "vocab_size", "a..b=1", ".=1", "bias=FALSE", "bias=[1", "bias={",
+              "vocab_size='1"),
 }  # fmt: skip
 """Option → values that it cannot have."""
+
+SETTINGS = (
+    "nonsense=1", "bias=no", "vocab_size=word", "vocab_size=-3", "vocab_size=[1, 2]",
+    "config.nothing=1", "vocab_siz=11", "Bias=True", "\0=1", "vocab_size.x=1",
+)  # fmt: skip
+"""Settings that the model of `MODEL` does not take."""
 
 _COUNTS = ("0", "-1", "1.5", "x", "[]", "true", "'3'", "[3, 4]x", "NaN")
 _NUMBERS = ("0", "-1", "x", "NaN", "Infinity", "-Infinity", "[]", "true", "{}", "[1, x]", "'1'")
@@ -156,12 +161,20 @@ class Line:
         return shown if self.project is None else f"{shown} < {self.project[:60]!a}"
 
 
-def lines(count, seed=0):
-    """`count` malformed command lines, the same for the same seed, each kind of mistake in turn."""
+def lines(count, seed=0, *, loading=True):
+    """`count` malformed command lines, the same for the same seed, each kind of mistake in turn.
+
+    Args:
+        count: How many.
+        seed: Another one gives others.
+        loading: Whether there are mistakes among them that show only when a model is loaded, which
+            takes a process of its own.
+    """
     random = Random(seed)
-    kinds = (_subject, _value, _declaration, _option, _project, _value, _command, _other, _many)
-    for number in range(count):
-        yield kinds[number % len(kinds)](random)
+    kinds = [_value, _declaration, _option, _project, _value, _command, _other]
+    if loading:
+        kinds += [_subject, _setting, _many]
+    return [kinds[number % len(kinds)](random) for number in range(count)]
 
 
 def prepare(folder):
@@ -207,6 +220,11 @@ def _value(random):
     option, words = _mistaken(random)
     without = [option, "-k" if option == "--keyword" else ""]
     return _joined(random, "audit", [["model.py:Good"], words, *_right(random, without)])
+
+
+def _setting(random):
+    words = [["model.py:Good"], ["--set", random.choice(SETTINGS)]]
+    return _joined(random, "audit", [*words, *_right(random, ["--set"])])
 
 
 def _declaration(random):

@@ -3,7 +3,7 @@
 import pytest
 from malformed import lines, prepare
 
-FEW, MANY = 63, 500
+FEW, LOADING, MANY = 56, 6, 500
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def answered(run, folder, line):
     return run(*line.words, folder=folder)
 
 
-@pytest.mark.parametrize("line", lines(FEW), ids=str)
+@pytest.mark.parametrize("line", [*lines(FEW, loading=False), *lines(LOADING, seed=3)], ids=str)
 def test_a_malformed_line_is_answered_by_a_sentence(theodolite, folder, line):
     outcome = answered(theodolite, folder, line)
     assert wrong_with(outcome) == "", outcome.err
