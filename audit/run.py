@@ -106,6 +106,7 @@ def audit(
     began = time.perf_counter()
     try:
         run_properties(loaded, choice, _telling(findings, progress))
+        anatomy = anatomy_for(loaded)
     finally:
         loaded.restore()
     return Report(
@@ -115,7 +116,7 @@ def audit(
         notes=(*loaded.notes, *(choice.chosen.notes if choice.chosen else ())),
         passes=loaded.passes,
         seconds=time.perf_counter() - began,
-        anatomy=anatomy_for(loaded),
+        anatomy=anatomy,
         strict=strict,
     )
 
