@@ -11,6 +11,7 @@ from typing import Any
 
 from theodolite.fixtures.anatomy.attention import AttentionAnatomy
 from theodolite.fixtures.anatomy.measure import anatomy_of
+from theodolite.fixtures.anatomy.rotation import is_scaled_with_length
 from theodolite.fixtures.anatomy.window import sight_over
 from theodolite.fixtures.judging.judgement import judge, not_applicable, require
 from theodolite.fixtures.subject.declarations import expanded
@@ -124,7 +125,7 @@ def test_the_rotation_is_as_declared(subject: Subject) -> None:
                 _equal(measured, known[key], says, place, key.replace("_", "-"))
         for key, found in (("rope_base", rotary.base), ("rope_magnitude", rotary.magnitude)):
             value = _of_layer(known.get(key), index, len(layers))
-            if _is_own(subject, key) and not _is_plain_rotation(turning, value):
+            if _is_own(subject, key) and not _is_plain_rotation(subject, turning, value):
                 continue
             if value is not None and found is not None:
                 _near(subject, found, value, f"{key} is as declared", place, key)
@@ -273,8 +274,12 @@ def _judge_own_window(subject: Subject, window: int) -> None:
     )
 
 
-def _is_plain_rotation(turning: Sequence[tuple[int, AttentionAnatomy]], base: float) -> bool:
-    """Whether all layers turn alike, and no series that ends at 1/base was meant by the base."""
+def _is_plain_rotation(
+    subject: Subject, turning: Sequence[tuple[int, AttentionAnatomy]], base: float
+) -> bool:
+    """Whether all layers turn alike, at every length, and the series is not to end at 1/base."""
+    if is_scaled_with_length(subject):
+        return False
     rotations = [layer.rotary for _, layer in turning if layer.rotary is not None]
     bases = [rotary.base for rotary in rotations if rotary.base is not None]
     ends = [min(map(float, rotary.frequencies)) * base for rotary in rotations]
