@@ -60,8 +60,10 @@ def test_a_mask_of_ones_is_no_mask(view: View) -> None:
     """Where nothing is hidden, the mask changes nothing: causality stays."""
     padding = padding_of(view.subject)
     ids = view.random_ids(3)
+    masked = view.logits(ids, **padding.mask(torch.ones(ids.shape, dtype=torch.bool), view.subject))
+    _judge_positions_beside(view, ids, masked)
     judge(
-        view.logits(ids, **padding.mask(torch.ones(ids.shape, dtype=torch.bool), view.subject)),
+        masked,
         view.logits(ids),
         bound=view.relation_bound,
         says="a padding mask of ones gives the logits of no mask",
@@ -72,6 +74,29 @@ def test_a_mask_of_ones_is_no_mask(view: View) -> None:
         component="mask",
         cause="mask-replaced",
     )
+
+
+def _judge_positions_beside(view: View, ids: Tensor, masked: Tensor) -> None:
+    """Beside a mask of ones positions count from 0, where no positions are given either."""
+    keyword = view.subject.positions
+    plain = view.logits(ids)
+    if keyword is None or float((masked - plain).abs().max()) <= view.relation_bound:
+        return
+    room = (view.subject.longest or view.length + 1) > view.length
+    counted = torch.arange(view.length, device=view.subject.device).expand(ids.shape)
+    for first in (1, -1) if room else ():
+        try:
+            moved = view.logits(ids, **{keyword: counted + first})
+        except SubjectError:
+            continue
+        require(
+            float((masked - moved).abs().max()) > view.relation_bound,
+            "beside a mask of ones positions count from 0",
+            where={"view": view.name, "first": first},
+            remedy=f"They count from {first}: is 1 taken off the running sum of the mask, once?",
+            component="position",
+            cause="positions-from-one",
+        )
 
 
 @pytest.mark.parametrize("side", ["left", "right"])

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 
+import torch
+from torch import nn
+
 from theodolite.fixtures.judging.judgement import not_applicable, require
 from theodolite.fixtures.subject.view import View
 from theodolite.properties import check
@@ -45,5 +48,53 @@ def test_each_position_looks_up_a_vector_of_its_own(view: View) -> None:
             else "Are positions scaled, clipped or begun again inside the sequence?",
             cause="positions-alike" if not steps.any() else "positions-not-counted",
         )
+    sliced = _rows_read(view)
+    if sliced:  # of several, the one that tells most: axes and buckets share rows by design
+        judged += 1
+        name, read = max(sliced.items(), key=lambda each: len(each[1]))
+        require(
+            len(read) > 1 or length == 1,
+            "positions read more than one row of their table",
+            measured=float(len(read)),
+            at_least=2.0,
+            where={"view": view.name, "table": name, "rows read": read},
+            remedy="Is the table cut to the length of the input, table[:, :T], and not to 1?",
+            cause="positions-alike",
+        )
     if not judged:
         not_applicable("no table whose name says position (wpe, pos_emb ...) is looked up")
+
+
+def _rows_read(view: View) -> dict[str, list[int]]:
+    """Of tables of positions that are sliced, (1, L, C) or (L, C): the rows that reach the logits.
+
+    Told by the gradient of a random combination of all logits, which is 0 for the others.
+    """
+    ids = view.random_ids(2)
+    named = {
+        name: parameter
+        for name, parameter in view.model.named_parameters()
+        if _POSITIONS.search(name)
+        and parameter.requires_grad
+        and parameter.ndim in (2, 3)
+        and (parameter.ndim == 2 or parameter.shape[0] == 1)
+        and parameter.shape[-2] >= ids.shape[1]
+        and not isinstance(view.model.get_submodule(name.rpartition(".")[0]), nn.Embedding)
+    }
+    if not named:
+        return {}
+    logits = view.logits(ids, gradient=True)
+    if not logits.requires_grad:
+        return {}
+    direction = torch.randn(logits.shape, generator=torch.Generator().manual_seed(0))
+    value = (logits * direction.to(logits)).sum()
+    try:
+        found = torch.autograd.grad(value, list(named.values()), allow_unused=True)
+    except RuntimeError:  # see gradient.every_parameter
+        return {}
+    return {
+        name: rows
+        for name, gradient in zip(named, found, strict=True)
+        if gradient is not None
+        and (rows := gradient.flatten(0, -2).abs().amax(-1).nonzero()[:, 0].tolist())
+    }
