@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from theodolite.fixtures.errors import SubjectError
+from theodolite.fixtures.errors import SubjectError, Unknown
 from theodolite.fixtures.judging.judgement import judge, judge_differs, not_applicable, require
 from theodolite.fixtures.serving.finding_writer import writer_of
 from theodolite.fixtures.serving.writer import Writer
@@ -46,8 +46,8 @@ class Writing:
 def writing(view: View) -> Writing:
     """The view's own way of writing on."""
     writer = writer_of(view.subject)
-    if isinstance(writer, str):
-        not_applicable(writer)
+    if isinstance(writer, Unknown):
+        not_applicable(writer.reason)
     if (view.subject.longest or 99) < _PROMPT + _NEW:
         not_applicable(f"the model takes no more than {view.subject.longest} tokens")
     return Writing(view, writer)

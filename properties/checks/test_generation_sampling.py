@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from theodolite.fixtures.errors import Unknown
 from theodolite.fixtures.judging.judgement import not_applicable, require
 from theodolite.fixtures.serving.finding_writer import writer_of
 from theodolite.fixtures.serving.writer import Writer
@@ -29,8 +30,8 @@ _DEVIATIONS = 5.2
 def writer(view: View) -> Writer:
     """The view's own way of writing on, if it draws."""
     found = writer_of(view.subject)
-    if isinstance(found, str):
-        not_applicable(found)
+    if isinstance(found, Unknown):
+        not_applicable(found.reason)
     if not found.draws(view):
         not_applicable(f"{found.said} always takes the likeliest token")
     return found

@@ -7,6 +7,7 @@ from typing import Any
 
 from theodolite.fixtures.anatomy.head_reach import Reach, reach_of
 from theodolite.fixtures.anatomy.heads import why_neighbours
+from theodolite.fixtures.errors import Unknown
 from theodolite.fixtures.judging.judgement import not_applicable, require
 from theodolite.fixtures.subject.view import View
 from theodolite.properties import check
@@ -126,8 +127,8 @@ def _reaches(view: View, kind: str) -> Iterator[tuple[dict[str, Any], Reach]]:
     others as well. Where one reaches all because others reach none, that is judged.
     """
     found = reach_of(view)
-    if isinstance(found, str):
-        not_applicable(found)
+    if isinstance(found, Unknown):
+        not_applicable(found.reason)
     for reach in found:
         one_for_all = reach.count == 1 or reach.reached.shape[1] == 1
         everywhere = reach.reached.all(1)

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from theodolite.fixtures.errors import SubjectError
+from theodolite.fixtures.errors import SubjectError, Unknown
 from theodolite.fixtures.judging.judgement import judge, not_applicable, require
 from theodolite.fixtures.subject.subject import Subject
 from theodolite.properties import check
@@ -28,8 +28,8 @@ def test_renaming_the_tokens_renames_the_logits(subject: Subject) -> None:
     weights = _with_axis(view.model, {size, subject.embedding_rows})
     if not weights:
         not_applicable("no weight has an axis of the vocabulary's size")
-    if isinstance(weights, str):
-        not_applicable(weights)
+    if isinstance(weights, Unknown):
+        not_applicable(weights.reason)
     names = _permutation(view.model, size)
     ids = view.random_ids(2)
     before = view.logits(ids)[..., :size]
@@ -91,17 +91,19 @@ def test_every_id_gives_a_distribution(subject: Subject) -> None:
     )
 
 
-def _with_axis(model: nn.Module, sizes: set[int]) -> list[tuple[Tensor, int]] | str:
+def _with_axis(model: nn.Module, sizes: set[int]) -> list[tuple[Tensor, int]] | Unknown:
     """Every weight with an axis of one of `sizes`, and that axis; or why that is unclear."""
     found: dict[int, tuple[Tensor, int]] = {}
     for tensor in [*model.parameters(), *model.buffers()]:
         axes = [axis for axis, size in enumerate(tensor.shape) if size in sizes]
         if len(axes) > 1:
-            return "the vocabulary is as large as another axis of a weight"
+            return Unknown("the vocabulary is as large as another axis of a weight")
         if axes:
             found[tensor.data_ptr()] = (tensor, axes[0])
     if sum(tensor.ndim > 1 for tensor, _ in found.values()) > _TABLES:
-        return "the vocabulary is as large as another axis of some weight, or has several tables"
+        return Unknown(
+            "the vocabulary is as large as another axis of some weight, or has several tables"
+        )
     return list(found.values())
 
 
