@@ -6,7 +6,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from theodolite.fixtures.judging.judgement import judge, not_applicable, require
+from theodolite.fixtures.judging.judgement import not_applicable, require
 from theodolite.fixtures.judging.tolerances import GRADIENT
 from theodolite.fixtures.oracles.strategies import drawn
 from theodolite.fixtures.recording.embedding import EmbeddingProbe
@@ -87,18 +87,16 @@ def test_logits_of_a_prefix_are_the_prefix_of_the_logits(view: View) -> None:
         prefix = view.logits(ids[:, :cut])
         if guilty is None and apart(prefix, full[:, :cut], view.relation_bound):
             guilty = leak_of(view) or length_fault(view, ids, cut)
-        judge(
+        view.same(
             prefix,
             full[:, :cut],
-            bound=view.relation_bound,
-            says=f"the first {cut} tokens alone give the first {cut} logits",
+            f"the first {cut} tokens alone give the first {cut} logits",
             axes=(*AXES, "token"),
-            where={"view": view.name, "length": cut},
+            where={"length": cut},
             remedy=_remedy(view, guilty)
             + " Or does something depend on the length itself (a scale, a mean over time, "
             "positions counted from the end)?",
-            component=guilty.component if guilty else None,
-            cause=guilty.cause if guilty else None,
+            blame=guilty,
         )
 
 
@@ -135,16 +133,14 @@ def test_no_gradient_flows_from_a_logit_to_a_later_token(view: View) -> None:
     bound = GRADIENT * float(size.max())
     later = size.triu(1)
     guilty = leak_of(view) if float(later.max()) > bound else None
-    judge(
+    view.same(
         later,
         0.0,
+        "the gradient of a logit with respect to later embeddings is 0",
         bound=bound,
-        says="the gradient of a logit with respect to later embeddings is 0",
         axes=("position", "later"),
-        where={"view": view.name},
         remedy=_remedy(view, guilty),
-        component=guilty.component if guilty else None,
-        cause=guilty.cause if guilty else None,
+        blame=guilty,
     )
 
 
@@ -163,20 +159,19 @@ def test_every_earlier_token_changes_later_logits(view: View) -> None:
     past = torch.ones_like(moved).triu(1)
     seen = bool((moved & past).any())
     guilty = None if seen else leak_of(view)  # a mask that is turned round shows the future instead
-    require(
+    view.require(
         seen,
         "an earlier token changes later logits",
-        where={"view": view.name},
         remedy="does the attention's output reach the residual stream?",
-        component=guilty.component if guilty else None,
-        cause=guilty.cause if guilty else "no-past",
+        blame=guilty,
+        cause="no-past",
     )
     dead = (past & ~moved).nonzero()
     if len(dead) and not (_is_window(moved) or _is_chunked(moved)):
         token, position = dead[0].tolist()
         require(
-            condition=False,
-            says="every earlier token changes every later logit",
+            False,
+            "every earlier token changes every later logit",
             measured=float(len(dead)),
             at_most=0.0,
             where={"view": view.name, "token": token, "position": position},
@@ -192,16 +187,14 @@ def _judge_agreement(view: View, ids: Tensor, changed: Tensor, agreeing: Tensor)
     guilty = None
     if apart(gap, torch.zeros_like(gap), view.leak_bound):
         guilty = leak_of(view)
-    judge(
+    view.same(
         gap,
         0.0,
+        "tokens after a position do not change its logits",
         bound=view.leak_bound,
-        says="tokens after a position do not change its logits",
-        axes=AXES,
-        where={"view": view.name, **(guilty.where if guilty else {})},
+        where=guilty.where if guilty else {},
         remedy=_remedy(view, guilty),
-        component=guilty.component if guilty else None,
-        cause=guilty.cause if guilty else None,
+        blame=guilty,
     )
 
 

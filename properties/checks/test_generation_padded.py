@@ -51,8 +51,8 @@ def test_a_padded_batch_writes_what_each_prompt_writes_alone(view: View) -> None
     judge(
         gaps,
         0.0,
+        f"prompts padded on the {side} write what each writes alone",
         bound=2 * view.relation_bound,
-        says=f"prompts padded on the {side} write what each writes alone",
         axes=("row", "step"),
         where={"side": side, "method": writer.said},
         remedy="is the mask passed on to every forward, the first too, growing by a one for each "

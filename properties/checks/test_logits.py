@@ -27,7 +27,7 @@ def test_logits_are_finite(subject: Subject) -> None:
         where=dict(zip(("row", "position", "token"), wrong[0], strict=True), **guilty.where)
         if wrong
         else {},
+        remedy="is a row fully masked, a division by zero, or a weight uninitialised?",
         component=guilty.component,
         cause=guilty.cause,
-        remedy="is a row fully masked, a division by zero, or a weight uninitialised?",
     )

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from theodolite.fixtures.errors import SubjectError, Unknown
-from theodolite.fixtures.judging.judgement import judge, not_applicable
+from theodolite.fixtures.judging.judgement import not_applicable
 from theodolite.fixtures.serving.decoder import Declared
 from theodolite.fixtures.serving.driver import Driver, driver_of, placed
 from theodolite.fixtures.serving.padding import (
@@ -49,13 +49,12 @@ def test_a_padded_batch_decodes_with_a_cache_as_without(view: View) -> None:
             not_applicable("not judged: without padding the cache is wrong too (see cache)")
         if not reads_padded(view, batch):
             not_applicable("not judged: the forward is wrong under padding (see padding.alone)")
-    judge(
+    view.same(
         best,
         wanted,
-        bound=view.relation_bound,
-        says="a left-padded batch decodes with a cache as each sequence alone",
+        "a left-padded batch decodes with a cache as each sequence alone",
         axes=("row", "token number", "token"),
-        where={"view": view.name, "last tokens": _SINGLY},
+        where={"last tokens": _SINGLY},
         remedy="does the mask cover cached keys too, and do positions count real tokens?",
         cause="padded-cache",
     )

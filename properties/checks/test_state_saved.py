@@ -117,8 +117,7 @@ def _judge_used(
     judge(
         subject.run(model, ids),
         before,
-        bound=0.0,
-        says=f"after {after} a forward gives the logits that it gave before",
+        f"after {after} a forward gives the logits that it gave before",
         axes=AXES,
         remedy="Is something of the decoding (an offset, a cache, frequencies scaled for a longer "
         "text) left in the model?",
@@ -145,8 +144,8 @@ def _require_same(view: View, other: nn.Module, how: str) -> None:
     judge(
         view.subject.run(other, ids, view.extra(ids)),
         view.logits(ids),
+        f"{how}, the model gives the same logits",
         bound=view.relation_bound,
-        says=f"{how}, the model gives the same logits",
         axes=AXES,
         remedy="Does it hold state that is no parameter and no buffer?",
         cause="left-unfilled",

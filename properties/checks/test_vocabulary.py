@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from theodolite.fixtures.errors import SubjectError, Unknown
-from theodolite.fixtures.judging.judgement import judge, not_applicable, require
+from theodolite.fixtures.judging.judgement import fail, judge, not_applicable
 from theodolite.fixtures.subject.subject import Subject
 from theodolite.properties import check
 
@@ -38,13 +38,10 @@ def test_renaming_the_tokens_renames_the_logits(subject: Subject) -> None:
         after = view.logits(names.argsort()[ids])[..., :size]
     finally:
         _rename(weights, names.argsort())
-    judge(
+    view.same(
         after,
         before[..., names.to(before.device)],
-        bound=view.relation_bound,
-        says="permuting the vocabulary in embedding and head permutes the logits",
-        axes=("row", "position", "token"),
-        where={"view": view.name},
+        "permuting the vocabulary in embedding and head permutes the logits",
         remedy="is an id written down in the code, or a table of tokens kept outside parameters()?",
     )
 
@@ -61,9 +58,8 @@ def test_an_id_outside_the_vocabulary_is_refused(subject: Subject) -> None:
             subject.run(subject.model, ids)
         except SubjectError:
             continue
-        require(
-            condition=False,
-            says=f"an id outside the vocabulary ({outside}) is refused",
+        fail(
+            f"an id outside the vocabulary ({outside}) is refused",
             where={"id": outside},
             remedy="are ids clamped, wrapped (%) or used as a Python index, where -1 is the last?",
         )
@@ -84,8 +80,8 @@ def test_every_id_gives_a_distribution(subject: Subject) -> None:
     judge(
         total,
         1.0,
+        "the softmax of the logits is a distribution for every id",
         bound=subject.vocabulary * torch.finfo(torch.float64).eps,
-        says="the softmax of the logits is a distribution for every id",
         axes=("row", "position"),
         remedy="is a row of the embedding NaN or never initialised?",
     )

@@ -17,7 +17,7 @@ from theodolite.fixtures.anatomy.attention import Sight, read_sight
 from theodolite.fixtures.anatomy.measure import anatomy_of
 from theodolite.fixtures.anatomy.sight import fields_of
 from theodolite.fixtures.errors import SubjectError, Unknown
-from theodolite.fixtures.judging.judgement import judge, not_applicable, require
+from theodolite.fixtures.judging.judgement import fail, not_applicable, require
 from theodolite.fixtures.serving.cache_suspects import suspect
 from theodolite.fixtures.serving.cache_window import widths_of
 from theodolite.fixtures.serving.driver import Driver, driver_of, placed
@@ -70,9 +70,8 @@ def test_a_query_sees_exactly_the_keys_of_its_window(view: View) -> None:
             beyond = (field.moved & ~due[:, field.positions]).tril()
             if bool(beyond.any()):
                 query, n = beyond.nonzero()[0].tolist()
-                require(
-                    condition=False,
-                    says=f"what stands outside a query's {_said(limit)} does not reach its output",
+                fail(
+                    f"what stands outside a query's {_said(limit)} does not reach its output",
                     where={**place, "query": query, "key": field.positions[n]},
                     remedy="The weights keep to the window: is a mean, a norm or a sum taken over "
                     "all positions beside them?",
@@ -123,11 +122,11 @@ def _judge_sight(seen: Tensor, due: Tensor, limit: Limit, place: dict[str, Any])
     else:
         cause, found = "window-uneven", "Other queries see other numbers of keys."
     require(
-        condition=False,
-        says=f"a query sees {_said(limit)}, {limit.source}",
+        False,
+        f"a query sees {_said(limit)}, {limit.source}",
         measured=float(len(keys)),
-        at_least=float(due[query].sum()),
         at_most=float(due[query].sum()),
+        at_least=float(due[query].sum()),
         where={**place, "query": query, "first key": keys[0] if keys else "none"},
         remedy=f"{found} Does the window reach the mask on every backend and beside a padding "
         "mask, and does it count the query itself: key > query - window?",
@@ -147,17 +146,13 @@ def _judge_pieces(driver: Driver, pieces: list[int], size: int) -> bool:
             return False
         found, wanted, raised = torch.full_like(full, torch.nan), full, f"{error} "
     accused = suspect(driver, pieces) if far(found, wanted, view.relation_bound) else None
-    judge(
+    view.same(
         found,
         wanted,
-        bound=view.relation_bound,
-        says=f"reading over the edge of a window of {size} with a cache gives the full forward's "
-        "logits",
-        axes=("row", "position", "token"),
-        where={"view": view.name, "pieces": pieces, "cache": driver.decoder.said},
+        f"reading over the edge of a window of {size} with a cache gives the full forward's logits",
+        where={"pieces": pieces, "cache": driver.decoder.said},
         remedy=raised + (accused.finding if accused else ""),
-        component=accused.component if accused else None,
-        cause=accused.cause if accused else None,
+        blame=accused,
     )
     return True
 

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from theodolite.fixtures.errors import Unknown
+from theodolite.fixtures.loading.names import Unwritable
 from theodolite.fixtures.subject.subject import Subject
-from theodolite.properties.scripts.construction import Construction, Unwritable, constructions
+from theodolite.properties.scripts.construction import Construction, constructions
 from theodolite.properties.scripts.relation import Relation
 from theodolite.properties.scripts.relations import RELATIONS
 from theodolite.properties.scripts.scene import Scene, arrangement
