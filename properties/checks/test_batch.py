@@ -10,7 +10,6 @@ from theodolite.fixtures.subject.view import View
 from theodolite.properties import check
 
 _KEPT = 1
-AXES = ("row", "position", "token")
 REMEDY = (
     "does something run over the batch axis: attention fed (B, T, d) where it wants (T, B, d), a "
     "norm or a softmax over axis 0, a mean over all tokens? (A model that takes ids as (T, B): "

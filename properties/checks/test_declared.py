@@ -98,8 +98,8 @@ def _networks(name: str, *, routed: bool = False) -> Callable[[Subject], Iterato
     """A field of every feed-forward network that has it, of those with experts if `routed`."""
 
     def read(subject: Subject) -> Iterator[Reading]:
-        parts = anatomy_of(subject).feed_forward
-        parts = [p for p in parts if name not in p.unread and (p.experts is not None or not routed)]
+        known = anatomy_of(subject).feed_forward
+        parts = [p for p in known if name not in p.unread and (p.experts is not None or not routed)]
         if name == "active" and parts:  # a router that hashes ids may send one twice to an expert
             parts = [max(parts, key=lambda part: part.active or 0)]
         return (({"module": part.module}, getattr(part, name)) for part in parts)

@@ -9,7 +9,8 @@ from torch.utils.checkpoint import CheckpointError
 from theodolite.fixtures.errors import SubjectError
 from theodolite.fixtures.judging.judgement import judge, none_of, not_applicable
 from theodolite.fixtures.judging.tolerances import RELATION
-from theodolite.fixtures.relations.checkpointing import Switch, Trained, switches, train_once
+from theodolite.fixtures.relations.checkpointing import Trained, switches, train_once
+from theodolite.fixtures.subject.switches import Switch
 from theodolite.fixtures.subject.view import View
 from theodolite.properties import check
 

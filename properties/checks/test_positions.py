@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from theodolite.fixtures.anatomy.constant_sequence import (
-    EQUAL,
-    PositionEntry,
-    position_enters,
-)
+from theodolite.fixtures.anatomy.constant_sequence import PositionEntry, position_enters
 from theodolite.fixtures.judging.judgement import not_applicable
+from theodolite.fixtures.judging.tolerances import EQUAL
 from theodolite.fixtures.recording.recorder import record
 from theodolite.fixtures.recording.tensors import spread
 from theodolite.fixtures.relations.blame import leak_of, watch

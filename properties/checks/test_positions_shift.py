@@ -17,7 +17,6 @@ from theodolite.fixtures.serving.padding import far
 from theodolite.fixtures.subject.view import View
 from theodolite.properties import check
 
-AXES = ("row", "position", "token")
 _SHIFTS = (1, 10, 50)
 _FREE = 32
 """Longest position tried where the model names no limit: none of a small model is below it."""

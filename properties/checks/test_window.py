@@ -8,6 +8,7 @@ sharpened copy shows has to be the same in every backend and behind a cache.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -144,15 +145,14 @@ def _judge_pieces(driver: Driver, pieces: list[int], size: int) -> bool:
     except SubjectError as error:
         if refuses(error):
             return False
-        found, wanted, raised = torch.full_like(full, torch.nan), full, f"{error} "
-    accused = suspect(driver, pieces) if far(found, wanted, view.relation_bound) else None
+        found, wanted, raised = torch.full_like(full, torch.nan), full, f"{error}"
     view.same(
         found,
         wanted,
         f"reading over the edge of a window of {size} with a cache gives the full forward's logits",
         where={"pieces": pieces, "cache": driver.decoder.said},
-        remedy=raised + (accused.finding if accused else ""),
-        blame=accused,
+        remedy=raised,
+        blame=partial(suspect, driver, pieces),
     )
     return True
 

@@ -12,6 +12,7 @@ from torch import nn
 
 from theodolite.fixtures.anatomy.head_reach import reach_of
 from theodolite.fixtures.anatomy.heads import why_neighbours
+from theodolite.fixtures.errors import Unknown
 from theodolite.properties.scripts.outputs import FUTURE
 from theodolite.properties.scripts.relation import INSIDE, Case, Cases, Relation, of_cause
 from theodolite.properties.scripts.scene import Scene
@@ -145,8 +146,9 @@ def _reaches(*kinds: str) -> Cases:
 
     def cases(scene: Scene) -> Iterator[Case]:
         view = scene.subject.views.sharpened
-        for reach in reach_of(view):
-            if isinstance(reach, str) or reach.layer != scene.layer or reach.kind not in kinds:
+        found = reach_of(view)
+        for reach in () if isinstance(found, Unknown) else found:
+            if reach.layer != scene.layer or reach.kind not in kinds:
                 continue
             linear = isinstance(scene.subject.model.get_submodule(reach.projection), nn.Linear)
             rows = [_slice(channels.tolist(), rows=linear) for channels in reach.channels]

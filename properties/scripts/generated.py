@@ -34,7 +34,9 @@ def _written(
 ) -> str | None:
     """The call that writes on, as source (see `Writer.source`)."""
     writer = _writer(scene)
-    return writer and writer.source(scene.subject, prompt, count, options or {}, **told)
+    if writer is None:
+        return None
+    return writer.source(scene.subject, prompt, count, options or {}, **told)
 
 
 def _greedy_ways(scene: Scene) -> list[dict[str, Any]]:
@@ -87,7 +89,7 @@ def _filtered(meaning: str, value: str = "") -> Cases:
         for ids in _prompts(scene):
             for k in (1, 2, 4):
                 told = {meaning: value or str(k)}
-                call = _written(scene, "ids.expand(1000, -1)", 1, **told)
+                call = _written(scene, "ids.expand(1000, -1)", 1, {}, **told)
                 yield {"ids": [ids], "k": k, "call": call}
 
     return cases
