@@ -275,7 +275,8 @@ def _hold(subject: Subject, *keys: str, example: str, why: str = "") -> None:
     known = expanded(subject.declarations)
     asked = [key for key in keys if key in known]
     if not asked:
-        not_applicable(f"nothing of this is declared: --declare {example}, for example")
+        what = f"no {keys[0]}" if len(keys) == 1 else "nothing of this"
+        not_applicable(f"{what} is declared: --declare {example}")
     unread, judged = [], False
     for key in asked:
         for place, measured in SETTINGS[key].read(subject):
