@@ -14,7 +14,7 @@ from theodolite.fixtures.anatomy.head_reach import reach_of
 from theodolite.fixtures.anatomy.heads import why_neighbours
 from theodolite.fixtures.errors import Unknown
 from theodolite.properties.scripts.outputs import FUTURE
-from theodolite.properties.scripts.relation import INSIDE, Case, Cases, Relation, of_cause
+from theodolite.properties.scripts.relation import Case, Cases, Relation, of_cause
 from theodolite.properties.scripts.scene import Scene
 
 _WATCH = """
@@ -182,7 +182,7 @@ def _tables(scene: Scene) -> Iterator[Case]:
     return ({**case, "table": table} for case in _random(scene))
 
 
-def watching(body: str, cases: Cases, hooks: str = "", views: tuple[str, ...] = INSIDE) -> Relation:
+def watching(body: str, cases: Cases, hooks: str = "", views: tuple[str, ...] = ()) -> Relation:
     """A relation whose body follows one watched forward on `ids`, T long, behind `hooks`."""
     run = "with Watch():\n    logits(ids)\n"
     return Relation(_WATCH + hooks + run + body, cases, views=views, fresh=bool(hooks))
@@ -258,7 +258,6 @@ for rows in ($rows):  # of each head
     weight[rows] *= -1
 assert $due, f"each head of $projection changes these query heads: {served}\"""",
     lambda scene: _reaches(*_KINDS[scene.check.id])(scene),
-    views=INSIDE,
     fresh=True,
 )
 LOOKED_UP = watching(
@@ -297,7 +296,6 @@ WINDOW = watching(
 wrong = ((w > 0) != ((j <= i) & ($within))).nonzero()
 assert not len(wrong), f"sight differs from a $said at {wrong[0].tolist()}\"""",
     _window,
-    views=(),
 )
 CALLED = Relation(
     """

@@ -106,7 +106,7 @@ def _views(relation: Relation, check: Check) -> list[str]:
     if relation.views:
         return list(relation.views)
     failing = str(check.where.get("view") or check.view or "as given")
-    return list(dict.fromkeys((failing, "sharpened")))
+    return list(dict.fromkeys((failing, "sharpened", "as given")))
 
 
 def _smallest(
