@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from theodolite.findings import Sink
-from theodolite.fixtures.judging.result import Result
 from theodolite.fixtures.oracles.strategies import without_shrinking
 from theodolite.fixtures.plugin import AUDITED, PROPERTY
 from theodolite.fixtures.subject.subject import Subject
@@ -46,7 +45,7 @@ class Collector:
         self._sink = sink
         self._times = 10 if choice.budget == "thorough" else 1
         self._views = _QUICK if choice.budget == "quick" else None
-        self._results: list[Result] = []
+        self._results: list[dict[str, Any]] = []
         self._passes = 0.0
         self._notes = 0
 
@@ -108,7 +107,7 @@ class Collector:
         """Gather its results, and tell that it has ended."""
         for name, result in report.user_properties:
             if name == PROPERTY and isinstance(result, dict):
-                self._results.append(result)  # type: ignore[arg-type]
+                self._results.append(result)
         if report.when == "teardown":
             self._tell_end(report.nodeid)
 
