@@ -69,7 +69,7 @@ def test_every_position_turns_one_step_further(view: View) -> None:
     longest = min(view.subject.longest or 40, 40)
     if view.subject.convention.only_length is not None:
         longest = view.length
-    inside = view.insides.look(view.random_ids(1, 1).expand(-1, longest))
+    inside = view.watch(view.random_ids(1, 1).expand(-1, longest))
     turns = {}
     for call in inside.recording.calls:
         found = turning(call.query) if is_still(call) else None
