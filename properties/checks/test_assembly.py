@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from theodolite.fixtures.anatomy.blocks import blocks_in, last_of, passed
-from theodolite.fixtures.anatomy.kinds import is_norm
+from theodolite.fixtures.anatomy.norm import is_norm
 from theodolite.fixtures.judging.judgement import judge, not_applicable, require
 from theodolite.fixtures.recording.forward import Forward, ModuleCall, is_inside
 from theodolite.fixtures.subject.declarations import expanded

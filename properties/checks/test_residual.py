@@ -16,7 +16,7 @@ from theodolite.fixtures.anatomy.blocks import (
     without_constant,
 )
 from theodolite.fixtures.anatomy.feed_forward import mixes_time_by_design
-from theodolite.fixtures.anatomy.kinds import is_norm
+from theodolite.fixtures.anatomy.norm import is_norm
 from theodolite.fixtures.judging.judgement import judge, judge_differs, not_applicable, require
 from theodolite.fixtures.judging.tolerances import EQUAL, MULTIPLIER
 from theodolite.fixtures.recording.forward import Forward, ModuleCall, is_inside
