@@ -6,6 +6,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
+from theodolite.fixtures.anatomy.sight import read_sight
 from theodolite.fixtures.judging.judgement import judge, not_applicable, require
 from theodolite.fixtures.judging.tolerances import GRADIENT
 from theodolite.fixtures.oracles.strategies import drawn
@@ -176,7 +177,7 @@ def test_every_earlier_token_changes_later_logits(view: View) -> None:
         cause=guilty.cause if guilty else "no-past",
     )
     dead = (past & ~moved).nonzero()
-    if len(dead) and not (_is_window(moved) or _is_chunked(moved)):
+    if len(dead) and not (_is_window(moved) or read_sight(_visible(moved)).chunk):
         token, position = dead[0].tolist()
         require(
             condition=False,
@@ -216,6 +217,12 @@ def _remedy(view: View, guilty: Guilty | None) -> str:
     return f"{guilty.finding}; {said}" if guilty.finding else said
 
 
+def _visible(moved: Tensor) -> Tensor:
+    """(T, T) booleans: whether position t feels token s <= t, its own token always."""
+    own = torch.eye(len(moved), dtype=torch.bool, device=moved.device)
+    return (moved.T | own).tril()
+
+
 def _is_window(moved: Tensor) -> bool:
     """Whether influence depends on the distance alone, past any first tokens that reach all.
 
@@ -232,14 +239,3 @@ def _is_window(moved: Tensor) -> bool:
         return False
     step = reached[0]
     return reached == list(range(step, reached[-1] + 1, step))
-
-
-def _is_chunked(moved: Tensor) -> bool:
-    """Whether tokens fall into consecutive blocks of one size, seeing only their own block."""
-    length = len(moved)
-    position = torch.arange(length)
-    past = torch.ones_like(moved).triu(1)
-    return any(
-        torch.equal(moved & past, past & (position[:, None] // size == position // size))
-        for size in range(2, length)
-    )

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from theodolite.fixtures.anatomy.attentions import is_still
-from theodolite.fixtures.anatomy.rotation import NONE, turned_attentions, turning, wrapped
+from theodolite.fixtures.anatomy.rotation import turning, wrapped
+from theodolite.fixtures.anatomy.turned import NONE, turned_attentions
 from theodolite.fixtures.judging.judgement import judge, not_applicable, require
 from theodolite.fixtures.judging.tolerances import PHASE
 from theodolite.fixtures.subject.view import View
