@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from theodolite.fixtures.anatomy.blocks import blocks_in, last_of, passed
 from theodolite.fixtures.anatomy.norm import is_norm
 from theodolite.fixtures.judging.judgement import judge, not_applicable, require
-from theodolite.fixtures.recording.forward import Forward, ModuleCall, is_inside
+from theodolite.fixtures.recording.forward import Forward
+from theodolite.fixtures.recording.observation import ModuleCall, is_inside
 from theodolite.fixtures.subject.declarations import expanded
 from theodolite.fixtures.subject.view import View
 from theodolite.properties import check

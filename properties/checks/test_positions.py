@@ -7,7 +7,7 @@ from torch import Tensor
 from theodolite.fixtures.anatomy.constant_sequence import PositionEntry, position_enters
 from theodolite.fixtures.judging.judgement import judge, judge_differs, not_applicable
 from theodolite.fixtures.judging.tolerances import EQUAL
-from theodolite.fixtures.recording.forward import is_inside
+from theodolite.fixtures.recording.observation import is_inside
 from theodolite.fixtures.recording.tensors import spread
 from theodolite.fixtures.relations.blame import leak_of
 from theodolite.fixtures.relations.changed_tokens import influence

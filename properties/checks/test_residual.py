@@ -19,7 +19,8 @@ from theodolite.fixtures.anatomy.feed_forward import mixes_time_by_design
 from theodolite.fixtures.anatomy.norm import is_norm
 from theodolite.fixtures.judging.judgement import judge, judge_differs, not_applicable, require
 from theodolite.fixtures.judging.tolerances import EQUAL, MULTIPLIER
-from theodolite.fixtures.recording.forward import Forward, ModuleCall, is_inside
+from theodolite.fixtures.recording.forward import Forward
+from theodolite.fixtures.recording.observation import ModuleCall, is_inside
 from theodolite.fixtures.subject.declarations import expanded
 from theodolite.fixtures.subject.view import View
 from theodolite.properties import check
