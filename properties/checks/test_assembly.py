@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from theodolite.fixtures.anatomy.blocks import blocks_in, last_of, passed
 from theodolite.fixtures.anatomy.norm import is_norm
 from theodolite.fixtures.judging.judgement import judge, not_applicable, require
+from theodolite.fixtures.recording.exchange import results_exchanged
 from theodolite.fixtures.recording.forward import Forward
 from theodolite.fixtures.recording.observation import ModuleCall, is_inside
 from theodolite.fixtures.subject.declarations import expanded
@@ -30,11 +31,9 @@ def test_the_head_reads_a_normalised_stream(view: View) -> None:
     if not any(is_norm(each.module, each.given) for each in inside.calls):
         not_applicable("no module is a norm")
     end = last_of(inside, blocks)
-    last = view.model.get_submodule(end)
-
     runs = sum(each.path == end for each in inside.calls)
 
-    def enlarge(_module: nn.Module, _args: Any, output: Any) -> Any:
+    def enlarge(_given: Tensor | None, output: Any) -> Any:
         nonlocal runs
         runs -= 1
         if runs:  # a block that runs again: its last result alone meets the head
@@ -44,11 +43,8 @@ def test_the_head_reads_a_normalised_stream(view: View) -> None:
         return type(output)((output[0] * _LARGER, *output[1:]))
 
     before = view.logits(inside.ids)
-    hook = last.register_forward_hook(enlarge)
-    try:
+    with results_exchanged(view.model, {end: enlarge}):
         after = view.logits(inside.ids)
-    finally:
-        hook.remove()
     changed = float((after - before).abs().max()) > 0.05 * view.spread
     if declared is False:
         require(changed, "no norm stands before the head, as declared", where={"view": view.name})
