@@ -12,7 +12,7 @@ from theodolite.fixtures.anatomy.assembly import (
     feed_forward_branch,
     read_assembly,
 )
-from theodolite.fixtures.anatomy.blocks import blocks_of, last_of
+from theodolite.fixtures.anatomy.blocks import blocks_of, last_of, layer_path
 from theodolite.fixtures.anatomy.entrances import entrances_of
 from theodolite.fixtures.anatomy.feed_forward import feed_forwards, roles
 from theodolite.fixtures.anatomy.feed_forward_kinds import networks_of
@@ -287,6 +287,18 @@ def test_blocks_and_the_entrances_of_their_attention_are_found():
     assert [block.branch for block in blocks] == ["layers.0.attention", "layers.1.attention"]
     assert last_of(forward, blocks) == "layers.1"
     assert sorted(entrances_of(forward)) == ["layers.0.attention", "layers.1.attention"]
+
+
+@pytest.mark.parametrize(
+    ("path", "layer"),
+    [
+        ("model.layers.10.mlp.experts.3.up", "model.layers.10"),
+        ("0.1.attn", "0"),
+        ("h2.attn", "h2.attn"),
+    ],
+)
+def test_a_layer_ends_at_the_first_index(path, layer):
+    assert layer_path(path) == layer
 
 
 def test_parts_are_called_by_what_they_do():
