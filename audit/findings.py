@@ -72,7 +72,7 @@ class Findings:
         self.running: str | None = None
         self.stage = ""
         self.anatomy: dict[str, Any] = {}
-        self.scripts: dict[str, dict[str, str]] = {}
+        self.scripts: dict[str, dict[str, Any]] = {}
         self.refusal: Refusal | None = None
         self.finished = False
         self.stopped: str | None = None

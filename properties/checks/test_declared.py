@@ -14,7 +14,7 @@ from typing import Any
 
 from theodolite.fixtures.anatomy.attention import AttentionAnatomy
 from theodolite.fixtures.anatomy.measure import Anatomy, anatomy_of
-from theodolite.fixtures.anatomy.window import sight_over
+from theodolite.fixtures.anatomy.sight import sight_over
 from theodolite.fixtures.errors import Unknown
 from theodolite.fixtures.judging.judgement import judge, not_applicable, require
 from theodolite.fixtures.subject.declarations import expanded
@@ -251,7 +251,9 @@ def test_the_declared_window_is_the_real_one(subject: Subject) -> None:
     if "window" not in known:
         not_applicable("no window is declared: --declare window=VALUE")
     layers = _attention(subject)
-    sights = sight_over(subject, max((w for w in _flat(known["window"]) if w), default=0))
+    widest = max((w for w in _flat(known["window"]) if w), default=0)
+    seen = [layer.sight for layer in layers]
+    sights = sight_over(subject.views.sharpened, seen, widest)
     for index, layer in enumerate(layers):
         sight, value = sights[index], _of_layer(known["window"], index, len(layers), "window")
         if sight.reason is not None:

@@ -9,7 +9,6 @@ from functools import cached_property
 from torch import nn
 
 from theodolite.fixtures.judging.judgement import NotApplicable
-from theodolite.fixtures.recording.embedding import EmbeddingProbe
 from theodolite.fixtures.serving.padding import Padding, padding_of
 from theodolite.fixtures.subject.output import locate_loss
 from theodolite.fixtures.subject.subject import Subject
@@ -69,11 +68,8 @@ class Scene:
     @cached_property
     def embedding(self) -> str | None:
         """Path of the module that embeds tokens."""
-        view = self.subject.views.as_given
-        ids = self.subject.random_ids(2)
-        with EmbeddingProbe(view.model, ids) as probe:
-            view.logits(ids, gradient=True)
-        return next((p for p, m in self.subject.model.named_modules() if m is probe.module), None)
+        found = self.subject.views.as_given.insides.random.embedding()
+        return None if found is None else found.path
 
     @cached_property
     def head(self) -> str | None:
