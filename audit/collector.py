@@ -147,7 +147,7 @@ class Collector:
             "passes": passes - self._passes,
             "notes": notes[self._notes :],
         }
-        failed = [str(r["check"]) for r in self._results if r["outcome"] == "failed"]
+        failed = [str(r["id"]) for r in self._results if r["outcome"] == "failed"]
         self._results, self._passes, self._notes = [], passes, len(notes)
         self._left.pop(nodeid, None)
         self._sink(event)
