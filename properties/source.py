@@ -37,7 +37,7 @@ class PropertySource:
         claims: The claims it names.
         check: The name of its check in an audit, or None.
         component: The part that its failure accuses, or None.
-        says: Its docstring, else its name, as a sentence.
+        says: Its name, which is what it claims, as a sentence.
         place: Where it stands.
         views: The ways of running the subject in which a check is asked, where it names them.
         budget: The smallest budget of an audit that pays for a check.
@@ -112,9 +112,7 @@ def find_mutants(folder: Path = PROPERTIES / "mutants") -> list[MutantSource]:
 
 
 def _sentence(function: ast.FunctionDef) -> str:
-    said = " ".join((ast.get_docstring(function) or "").partition("\n\n")[0].split())
-    named = function.name.removeprefix("test_").replace("_", " ").capitalize()
-    return said or f"{named}."
+    return f"{function.name.removeprefix('test_').replace('_', ' ').capitalize()}."
 
 
 @dataclass(frozen=True)

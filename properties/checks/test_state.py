@@ -27,7 +27,8 @@ def test_a_forward_changes_nothing(subject: Subject) -> None:
     flags = [module.training for module in model.modules()]
     with subject.limits(), torch.no_grad():
         generator = torch.get_rng_state()
-        subject.convention.call(model, ids)
+        with subject.telling(ids):
+            subject.convention.call(model, ids)
         drew = not torch.equal(generator, torch.get_rng_state())
     after = _tensors(model)
     touched = [name for name, tensor in state.items() if not _same(after.get(name), tensor)]
