@@ -195,7 +195,7 @@ def test_a_package_that_the_model_needs_is_named(write):
     )
     with pytest.raises(
         SubjectError,
-        match="Layer is not defined, because the module a_library_that_nobody_has is not installed",
+        match="the module a_library_that_nobody_has is not installed: pip install a_library_that",
     ):
         load(f"{path}:Model")
 
