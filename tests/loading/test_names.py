@@ -51,7 +51,7 @@ def test_required_arguments_are_read_by_their_words(write, logits_shape):
 
 def test_configurations_inside_configurations_are_read_through(write, logits_shape):
     source = CONFIGURED.replace("config.n_", "config.MODEL.N_").replace(
-        "config.bias", "config['head']['bias']"
+        "config.bias", "config['output']['bias']"
     )
     loaded = load(f"{write(source.replace('self.config = config', ''))}:Model")
     assert logits_shape(loaded.model) == (3, 7, 97)
