@@ -74,6 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
                 settings=named["settings"],
                 declarations=named["declare"],
                 as_configured=named["as_configured"],
+                weights=named["weights"],
                 seconds=named["time_limit"],
             )
             report = audit(

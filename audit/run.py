@@ -41,6 +41,7 @@ def audit(
     select: str | Sequence[str] | None = None,
     settings: Mapping[str, Any] | None = None,
     as_configured: bool = False,
+    weights: str | Path | None = None,
     explore: bool = False,
     time_limit: float = 60.0,
     progress: Progress | None = None,
@@ -59,6 +60,7 @@ def audit(
         select: Check ids, or prefixes of them, to run; None for all.
         settings: Keyword arguments for building the subject.
         as_configured: Build a class at the size of its own defaults.
+        weights: A file with the weights to take, for a subject from code.
         explore: Draw fresh examples instead of the same ones in every run.
         time_limit: Seconds that one forward may take before it counts as hanging.
         progress: Called as work goes on.
@@ -74,6 +76,7 @@ def audit(
         settings=settings,
         declarations=declare,
         as_configured=as_configured,
+        weights=weights,
         seconds=time_limit,
     )
     wanted = [select] if isinstance(select, str) else select

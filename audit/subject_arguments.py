@@ -15,7 +15,7 @@ def add_subject_arguments(parser: argparse.ArgumentParser) -> None:
         "subject",
         nargs="?",
         metavar="SUBJECT",
-        help="reference (the default), FILE.py:NAME, package.module:NAME, hf:NAME or hf:DIRECTORY",
+        help="reference (the default), FILE.py:NAME, package.module:NAME, hf:NAME or a folder",
     )
     parser.add_argument(
         "--set",
@@ -36,6 +36,11 @@ def add_subject_arguments(parser: argparse.ArgumentParser) -> None:
         "--as-configured", action="store_true", help="build at the size of the class's own defaults"
     )
     parser.add_argument(
+        "--weights",
+        metavar="FILE",
+        help="weights for a subject from code: safetensors, or what torch saved of a state_dict",
+    )
+    parser.add_argument(
         "--time-limit",
         type=float,
         default=60.0,
@@ -51,5 +56,6 @@ def subject_of(arguments: argparse.Namespace, project: ProjectSettings) -> dict[
         "settings": parse_settings(arguments.settings),
         "declare": {**project.declare, **parse_settings(arguments.declare)},
         "as_configured": arguments.as_configured,
+        "weights": arguments.weights,
         "time_limit": arguments.time_limit,
     }
