@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from theodolite.fixtures.judging.judgement import allowed
+from theodolite.fixtures.judging.bounds import allowed
 from theodolite.properties.ledger import Claim, load_ledger
 from theodolite.report import Check, Report
 

@@ -13,9 +13,10 @@ its claims; a check, which an audit runs on a subject, says all that is special 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-import pytest
+if TYPE_CHECKING:
+    import pytest
 
 Test = TypeVar("Test", bound=Callable[..., Any])
 Level = Literal["fault", "hazard"]
@@ -29,6 +30,8 @@ def claim(*ids: str, component: str | None = None) -> pytest.MarkDecorator:
         ids: Claim ids, e.g. "ATT-4".
         component: The part that a failure accuses, one of the report's component names.
     """
+    import pytest  # the ledger is read without it
+
     return pytest.mark.claim(*ids, component=component)
 
 
@@ -56,6 +59,8 @@ def check(
         gate: Whether it runs before all others, since it says why they do not apply.
         rows: "mixed" if it is asked even where rows of a batch change each other.
     """
+    import pytest  # the ledger is read without it
+
     mark = pytest.mark.claim(
         *claims, check=name, component=component, level=level, budget=budget, gate=gate, rows=rows
     )

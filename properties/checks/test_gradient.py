@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from theodolite.fixtures.judging.judgement import require
+from dataclasses import replace
+
+from theodolite.fixtures.judging.judgement import not_applicable, require
 from theodolite.fixtures.relations.gradients import next_token_learning
 from theodolite.fixtures.relations.idle_parameters import idle_parameters
 from theodolite.fixtures.subject.view import View
@@ -12,6 +14,7 @@ from theodolite.properties import check
 @check("gradient.every_parameter", "AUD-12", component="gradient")
 def test_every_parameter_receives_a_gradient(view: View) -> None:
     """After a backward from next-token loss no parameter's gradient is missing, zero or NaN."""
+    _require_a_graph(view)
     found = next_token_learning(view)
     bad = found.not_finite
     require(
@@ -36,3 +39,25 @@ def test_every_parameter_receives_a_gradient(view: View) -> None:
         component=found.component_of(dead) if dead else None,
         cause=found.cause_of(dead) if dead else None,
     )
+
+
+def _require_a_graph(view: View) -> None:
+    """Parameters that ask for a gradient can get one: from this mode, or at least in training."""
+    if not any(p.requires_grad for p in view.model.parameters()) or _has_graph(view):
+        return
+    if _has_graph(replace(view, training=True)):
+        not_applicable("in evaluation the logits are detached; in train mode they are not")
+    require(
+        condition=False,
+        says="a loss on the logits reaches the parameters, which ask for gradients: the logits "
+        "carry none, in evaluation or in train mode",
+        where={"view": view.name},
+        remedy="is forward decorated with no_grad or inference_mode, does it call "
+        "set_grad_enabled(False), or detach its result? Leave that to whoever calls it, or set "
+        "requires_grad_(False) on a model that is not to learn.",
+        cause="no-graph",
+    )
+
+
+def _has_graph(view: View) -> bool:
+    return view.logits(view.random_ids(2), gradient=True).requires_grad
