@@ -68,45 +68,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Audit the subject in a worker process, show and write the report; return the exit status."""
     project = project_settings(Path.cwd())
-<<<<<<< HEAD
-    named = subject_of(arguments, project)
-    console = Console(stderr=arguments.json == "-")
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed}/{task.total}"),
-        console=Console(stderr=True),
-        transient=True,
-    )
-    with bar:
-        task = bar.add_task(f"auditing {named['subject']}", total=None)
-        try:
-            subject = Subject.load(
-                named["subject"],
-                settings=named["settings"],
-                declarations=named["declare"],
-                as_configured=named["as_configured"],
-                weights=named["weights"],
-                seconds=named["time_limit"],
-            )
-            report = audit(
-                subject,
-                expected_failures=project.expected_failures,
-                budget=arguments.budget,
-                select=arguments.select,
-                explore=arguments.explore,
-                progress=lambda done, planned: bar.update(task, completed=done, total=planned),
-            )
-        except SubjectError as error:
-            _write(arguments, Report(subject=named["subject"], error=str(error)))
-            raise
-        if arguments.reproduce is not None:
-            from theodolite.properties.scripts import write_scripts
-=======
     job = _job(arguments, project)
     with Supervisor(job, arguments.audit_limit) as supervisor:
         from theodolite.progress import Display  # while the worker imports torch
->>>>>>> origin/main
 
         with Display(job.named["subject"]) as display:
             supervisor.run(display.show)
