@@ -15,6 +15,20 @@ PROPERTIES = Path(__file__).parent
 
 
 @dataclass(frozen=True)
+class Place:
+    """A line of a file."""
+
+    file: Path
+    line: int
+
+    def __str__(self) -> str:
+        """As an editor opens it: relative to the current folder where the file lies under it."""
+        folder = Path.cwd()
+        file = self.file.relative_to(folder) if self.file.is_relative_to(folder) else self.file
+        return f"{file}:{self.line}"
+
+
+@dataclass(frozen=True)
 class PropertySource:
     """A property: where it stands and which claims it names.
 
@@ -23,12 +37,20 @@ class PropertySource:
         claims: The claims it names.
         check: The name of its check in an audit, or None.
         component: The part that its failure accuses, or None.
+        says: Its docstring, else its name, as a sentence.
+        place: Where it stands.
+        views: The ways of running the subject in which a check is asked, where it names them.
+        budget: The smallest budget of an audit that pays for a check.
     """
 
     name: str
     claims: tuple[str, ...]
     check: str | None
     component: str | None
+    says: str
+    place: Place
+    views: tuple[str, ...] = ()
+    budget: str = "standard"
 
 
 @dataclass(frozen=True)
@@ -51,10 +73,26 @@ def find_properties(folder: Path = PROPERTIES) -> list[PropertySource]:
             claims=tuple(call.ids[1:] if call.decorator == "check" else call.ids),
             check=call.ids[0] if call.decorator == "check" else None,
             component=call.options.get("component"),
+            says=_sentence(function),
+            place=Place(path, function.lineno),
+            views=tuple(call.options.get("views", ())),
+            budget=call.options.get("budget", "standard"),
         )
         for path in sorted(folder.rglob("test_*.py"))
-        for name, _, call in _decorated(path, "claim", "check")
+        for name, function, call in _decorated(path, "claim", "check")
     ]
+
+
+def find_scripts(folder: Path = PROPERTIES / "scripts") -> dict[str, Place]:
+    """For each check that a script can show: where its relations are listed."""
+    return {
+        key.value: Place(path, key.lineno)
+        for path in sorted(folder.glob("*.py"))
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Dict)
+        for key in node.value.keys
+        if isinstance(key, ast.Constant) and isinstance(key.value, str)
+    }
 
 
 def find_mutants(folder: Path = PROPERTIES / "mutants") -> list[MutantSource]:
@@ -71,6 +109,12 @@ def find_mutants(folder: Path = PROPERTIES / "mutants") -> list[MutantSource]:
         for path in sorted([*folder.glob("*.py"), *folder.glob("portable/*.py")])
         for _, function, call in _decorated(path, "mutant", "portable")
     ]
+
+
+def _sentence(function: ast.FunctionDef) -> str:
+    said = " ".join((ast.get_docstring(function) or "").partition("\n\n")[0].split())
+    named = function.name.removeprefix("test_").replace("_", " ").capitalize()
+    return said or f"{named}."
 
 
 @dataclass(frozen=True)

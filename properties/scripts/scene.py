@@ -10,8 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from theodolite.fixtures.recording.embedding import EmbeddingProbe
-from theodolite.fixtures.recording.tensors import tensors_in
+from theodolite.fixtures.recording.tensors import reachable_tensors
 from theodolite.fixtures.serving.padding import Padding, padding_of
 from theodolite.fixtures.subject.convention import each_layer, find_logits, find_scalar
 from theodolite.fixtures.subject.subject import Subject
@@ -108,11 +107,8 @@ class Scene:
     @cached_property
     def embedding(self) -> str | None:
         """Path of the module that embeds tokens."""
-        view = self.subject.views.as_given
-        ids = self.subject.random_ids(2)
-        with EmbeddingProbe(view.model, ids) as probe:
-            view.logits(ids, gradient=True)
-        return next((p for p, m in self.subject.model.named_modules() if m is probe.module), None)
+        found = self.subject.views.as_given.insides.random.embedding()
+        return None if found is None else found.path
 
     @cached_property
     def head(self) -> str | None:
@@ -189,7 +185,7 @@ def place_of(output: Any, wanted: Tensor) -> str:
 
 def _reshaped(output: Any, found: Tensor) -> str:
     """What brings logits of another layout to (B, T, V), as source."""
-    for tensor in tensors_in(output):
+    for tensor in reachable_tensors(output):
         if tensor.data_ptr() != found.data_ptr():
             continue
         if tensor.shape == found.shape:
