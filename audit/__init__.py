@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from theodolite.fixtures.anatomy import Anatomy
+    from theodolite.fixtures.anatomy.measure import Anatomy
     from theodolite.inspection import inspect
     from theodolite.report import Check, Report
     from theodolite.run import audit

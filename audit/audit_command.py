@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Audit the subject, show and write the report; return the exit status."""
-    from theodolite.fixtures.subject import Subject  # imports torch, which --help can do without
+    from theodolite.fixtures.subject.subject import Subject  # imports torch, which --help can do without
     from theodolite.run import audit
 
     project = project_settings(Path.cwd())
@@ -86,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
             _write(arguments, Report(subject=named["subject"], error=str(error)))
             raise
         if arguments.reproduce is not None:
-            from theodolite.reproduce import write_scripts
+            from theodolite.properties.scripts import write_scripts
 
             bar.update(task, description="writing scripts")
             report = write_scripts(subject, report, Path(arguments.reproduce))

@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import nn
 
-from theodolite.fixtures.anatomy import Anatomy
-from theodolite.fixtures.subject import Subject
+from theodolite.fixtures.anatomy.measure import Anatomy
+from theodolite.fixtures.subject.subject import Subject
 
 
 def inspect(

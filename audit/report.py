@@ -10,7 +10,7 @@ from typing import Any
 
 import theodolite
 from theodolite.diagnosis import symptom_of
-from theodolite.fixtures.results import Result
+from theodolite.fixtures.judging.result import Result
 
 SCHEMA = "theodolite-report/1"
 

@@ -18,9 +18,9 @@ from torch import nn
 import theodolite.properties
 from theodolite.fixtures.errors import UsageError
 from theodolite.fixtures.plugin import AUDITED, PROPERTY
-from theodolite.fixtures.results import Result
-from theodolite.fixtures.strategies import without_shrinking
-from theodolite.fixtures.subject import Subject
+from theodolite.fixtures.judging.result import Result
+from theodolite.fixtures.oracles.strategies import without_shrinking
+from theodolite.fixtures.subject.subject import Subject
 from theodolite.properties.source import find_properties
 from theodolite.report import Check, Report
 
@@ -50,7 +50,7 @@ def audit(
         subject: A live module (ids (B, T) to logits (B, T, V)), a class or factory of one, a
             `Subject`, or a string: "reference", "FILE.py:NAME", "package.module:NAME", "hf:NAME",
             "hf:DIRECTORY". A live module is copied, never changed.
-        declare: What is known of it; see `theodolite.fixtures.declarations.DECLARABLE`.
+        declare: What is known of it; see `theodolite.fixtures.subject.declarations.DECLARABLE`.
         expected_failures: Check id → reason. Strict: one that passes fails the audit.
         budget: "quick" (the subject as given and sharpened), "standard" (every view), or
             "thorough" (every view, ten times as many drawn examples, and what takes

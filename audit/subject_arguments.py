@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from theodolite.fixtures.settings import parse_settings
+from theodolite.fixtures.loading.settings import parse_settings
 from theodolite.settings import ProjectSettings
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from theodolite.fixtures.errors import TheodoliteError, UsageError
-from theodolite.fixtures.settings import listing, near, parse_settings
+from theodolite.fixtures.loading.settings import listing, near, parse_settings
 from theodolite.reference.checkpoint import CheckpointError, holds_checkpoint, resume
 from theodolite.reference.config import GPTConfig
 from theodolite.reference.training import DivergenceError, TextRun, TrainingSettings

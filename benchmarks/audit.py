@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 import theodolite
-from theodolite.fixtures.subject import Subject
+from theodolite.fixtures.subject.subject import Subject
 
 
 class Watcher:

@@ -23,7 +23,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from theodolite.fixtures.corpus import story
+from theodolite.fixtures.oracles.corpus import story
 from theodolite.reference import GPT, GPTConfig
 from theodolite.reference.products import fast_products
 from theodolite.reference.training import Trainer, windows

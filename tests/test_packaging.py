@@ -59,7 +59,7 @@ def pytest_on(folder, *words):
 
 
 def test_pytest_audits_the_subject_that_it_is_told(folder):
-    words = ("--pyargs", "theodolite.properties.test_causality", "-k", "later_token or prefix_are")
+    words = ("--pyargs", "theodolite.properties.checks.test_causality", "-k", "later_token or prefix_are")
     leaky = pytest_on(folder, *words, "--subject=leaky.py:Model")
     assert leaky.returncode == 1
     assert "tokens after a position do not change its logits" in leaky.stdout
@@ -72,7 +72,7 @@ def test_a_suite_of_its_own_can_override_the_model(folder):
         "import pytest\n@pytest.fixture\ndef model():\n    import leaky\n    return leaky.Model()\n"
     )
     (folder / "test_mine.py").write_text(
-        "from theodolite.properties.test_causality import *\n", encoding="utf-8"
+        "from theodolite.properties.checks.test_causality import *\n", encoding="utf-8"
     )
     done = pytest_on(folder, "test_mine.py", "-k", "test_a_later_token")
     assert done.returncode == 1

@@ -157,12 +157,12 @@ def test_a_wrong_part_fails_by_message(tmp_path, part, conftest, said):
 
 def test_a_part_counts_below_the_root_of_a_project_too(tmp_path):
     (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\n", encoding="utf-8")
-    rope = {"where": "tests", "within": "theodolite.properties.test_rope"}
+    rope = {"where": "tests", "within": "theodolite.properties.article.test_rope"}
     done = check(tmp_path, FAST_ROPE, "test_it_is_the_formula", "-n", "2", **rope)
     assert done.returncode == 1, done.stdout + done.stderr
 
 
 def test_a_part_in_the_tests_folder_counts_from_the_project_root(tmp_path):
-    within = "theodolite.properties.test_rope"
+    within = "theodolite.properties.article.test_rope"
     check(tmp_path, FAST_ROPE, "no_such_property", where="tests", within=within)
     assert check(tmp_path, "", "test_it_is_the_formula", within=within).returncode == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from theodolite.fixtures import advice
+from theodolite.fixtures.anatomy import shape_advice as advice
 from theodolite.properties.mutants.registry import Patch, mutant
 from theodolite.reference import block, config, parameters
 

@@ -1,6 +1,6 @@
 import pytest
 
-from theodolite.fixtures.subject import Subject
+from theodolite.fixtures.subject.subject import Subject
 
 
 @pytest.fixture(scope="session")

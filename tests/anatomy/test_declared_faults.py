@@ -8,9 +8,9 @@ import torch
 
 import theodolite
 from theodolite.fixtures.errors import UsageError
-from theodolite.fixtures.judging import PropertyFailure
-from theodolite.fixtures.subject import Subject
-from theodolite.properties import test_declarations as properties
+from theodolite.fixtures.judging.judgement import PropertyFailure
+from theodolite.fixtures.subject.subject import Subject
+from theodolite.properties.checks import test_declared as properties
 from theodolite.properties.mutants import load_hosts, load_mutants
 from theodolite.reference import GPT, GPTConfig
 

@@ -6,7 +6,7 @@ import pytest
 
 import theodolite
 from theodolite import cli
-from theodolite.fixtures.subject import Subject
+from theodolite.fixtures.subject.subject import Subject
 from theodolite.reference import GPT
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from theodolite.fixtures.subject import Subject
+from theodolite.fixtures.subject.subject import Subject
 from theodolite.reference import GPT, GPTConfig, config, parameter_count
 
 BY_HAND = Path(__file__).parents[1] / "audit" / "models" / "by_hand.py"

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from theodolite.fixtures.errors import SubjectError, UsageError
-from theodolite.fixtures.loading import load
+from theodolite.fixtures.loading.loader import load
 
 from .sources import CONFIGURED, MODEL, PARTS
 

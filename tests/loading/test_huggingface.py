@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from theodolite.fixtures.errors import SubjectError, UsageError
-from theodolite.fixtures.loading import load
+from theodolite.fixtures.loading.loader import load
 
 pytest.importorskip("transformers")
 

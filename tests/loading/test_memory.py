@@ -4,8 +4,8 @@ import torch
 from torch import nn
 
 from theodolite import audit
-from theodolite.fixtures.loading import load
-from theodolite.fixtures.memory import left_unfilled, without_chance
+from theodolite.fixtures.loading.loader import load
+from theodolite.fixtures.source.unfilled_memory import left_unfilled, without_chance
 
 SOURCE = """
 import torch

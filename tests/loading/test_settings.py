@@ -3,8 +3,8 @@
 import pytest
 
 from theodolite.fixtures.errors import UsageError
-from theodolite.fixtures.meanings import ATTEMPTS, meaning, values_for
-from theodolite.fixtures.settings import parse_settings
+from theodolite.fixtures.loading.argument_meanings import ATTEMPTS, meaning, values_for
+from theodolite.fixtures.loading.settings import parse_settings
 
 
 def test_a_value_is_read_as_json_or_else_as_a_string():

@@ -6,8 +6,8 @@ import pytest
 
 from theodolite import properties
 from theodolite.fixtures.errors import SubjectError
-from theodolite.fixtures.judging import PropertyFailure
-from theodolite.fixtures.strategies import without_shrinking
+from theodolite.fixtures.judging.judgement import PropertyFailure
+from theodolite.fixtures.oracles.strategies import without_shrinking
 from theodolite.properties.mutants import load_mutants
 from theodolite.properties.source import find_properties
 

@@ -64,7 +64,7 @@ do_not_mutate_patterns = ['\\braise\\b', '^\\s*f?"[^"]* [^"]*"', 'assert ', '^de
 CONFTEST = '''\
 """Only the verdict counts: a drawn property stops at its first failing example."""
 
-from theodolite.fixtures.strategies import without_shrinking
+from theodolite.fixtures.oracles.strategies import without_shrinking
 
 
 def pytest_collection_modifyitems(items):

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from theodolite.fixtures.constant_sequence import position_enters
+from theodolite.fixtures.anatomy.constant_sequence import position_enters
 
 B, T, H, D = 2, 7, 3, 4
 FUTURE = torch.ones(T, T, dtype=torch.bool).triu(1)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from theodolite.fixtures.recording import record
+from theodolite.fixtures.recording.recorder import record
 
 transformers = pytest.importorskip("transformers")
 

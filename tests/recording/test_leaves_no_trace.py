@@ -8,8 +8,8 @@ from torch.nn.modules import module as hooks
 from torch.overrides import _len_torch_function_stack
 from torch.utils._python_dispatch import _len_torch_dispatch_stack
 
-from theodolite.fixtures.intervention import amplified_scores
-from theodolite.fixtures.recording import record
+from theodolite.fixtures.recording.amplify import amplified_scores
+from theodolite.fixtures.recording.recorder import record
 
 
 def state_of_torch():

@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
-from theodolite.fixtures.intervention import amplified_scores
-from theodolite.fixtures.recording import record
+from theodolite.fixtures.recording.amplify import amplified_scores
+from theodolite.fixtures.recording.recorder import record
 
 B, T, H, D = 2, 7, 3, 4
 SCALE = D**-0.5

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from theodolite.fixtures.recording import record
+from theodolite.fixtures.recording.recorder import record
 
 B, T, H, D = 2, 7, 3, 4
 FUTURE = torch.ones(T, T, dtype=torch.bool).triu(1)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from theodolite import reference
-from theodolite.fixtures.strategies import drawn
+from theodolite.fixtures.oracles.strategies import drawn
 
 
 def test_swiglu_gates_a_linear_branch():

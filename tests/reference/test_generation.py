@@ -4,7 +4,7 @@ import pytest
 import torch
 from hypothesis import strategies as st
 
-from theodolite.fixtures.strategies import drawn
+from theodolite.fixtures.oracles.strategies import drawn
 from theodolite.reference import GPT, GPTConfig, distribution, generate, gpt2_style
 
 PROMPT = torch.tensor([[3, 1, 4, 1, 5], [9, 2, 6, 5, 3]])

@@ -4,8 +4,8 @@ import pytest
 import torch
 from hypothesis import strategies as st
 
-from theodolite.fixtures import oracle
-from theodolite.fixtures.strategies import drawn
+from theodolite.fixtures.oracles import formulas as oracle
+from theodolite.fixtures.oracles.strategies import drawn
 from theodolite.reference import (
     GPT,
     GPTConfig,

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from theodolite.fixtures.strategies import drawn
+from theodolite.fixtures.oracles.strategies import drawn
 from theodolite.reference import GPT, GPTConfig, count_parameters, parameter_count
 
 

@@ -5,8 +5,8 @@ import torch
 from hypothesis import strategies as st
 
 from theodolite import reference
-from theodolite.fixtures import oracle
-from theodolite.fixtures.strategies import drawn
+from theodolite.fixtures.oracles import formulas as oracle
+from theodolite.fixtures.oracles.strategies import drawn
 from theodolite.reference import rotary
 
 PAIRINGS = ("interleaved", "half")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from theodolite import cli
-from theodolite.fixtures.corpus import story
+from theodolite.fixtures.oracles.corpus import story
 
 SMALL = ["--batch=4", "--context=16", "--set=width=16", "--set=layers=2", "--set=heads=2"]
 SMALL += ["--eval-every=10", "--sample=20"]

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from theodolite.fixtures.corpus import story
+from theodolite.fixtures.oracles.corpus import story
 from theodolite.reference import GPTConfig
 from theodolite.reference.checkpoint import (
     CheckpointError,

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from theodolite.fixtures.corpus import story
+from theodolite.fixtures.oracles.corpus import story
 
 
 def test_it_prints_the_losses_and_writes_on(train):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from theodolite.fixtures.learning import train_on_story
+from theodolite.fixtures.oracles.small_trainings import train_on_story
 from theodolite.reference import count_parameters
 from theodolite.reference.training import TextRun
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from theodolite.fixtures.judging import PropertyFailure
-from theodolite.fixtures.subject import Subject
-from theodolite.properties import test_training_subject as checks
+from theodolite.fixtures.judging.judgement import PropertyFailure
+from theodolite.fixtures.subject.subject import Subject
+from theodolite.properties.checks import test_training as checks
 from theodolite.reference import GPT, GPTConfig
 from theodolite.reference.config import gpt2_style
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from theodolite.fixtures.subject import Subject
+from theodolite.fixtures.subject.subject import Subject
 from theodolite.properties.mutants.patching import Patch
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from theodolite.fixtures.subject import Subject
+from theodolite.fixtures.subject.subject import Subject
 from theodolite.properties.mutants.patching import Patch
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from theodolite.fixtures.subject import Subject
+from theodolite.fixtures.subject.subject import Subject
 from theodolite.properties.mutants.patching import Patch
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ class LibraryText(TextHost):
 
     def options(self, name: str | None = None) -> dict[str, Any]:
         """As of any text; settings are in the text already."""
-        from theodolite.fixtures.huggingface_declarations import declarations_of
+        from theodolite.fixtures.loading.huggingface.claims import declarations_of
 
         told = declarations_of(self.config())[0] if self.configured else {}
         declare = super().options(name)["declare"]

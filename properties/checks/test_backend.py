@@ -1,0 +1,208 @@
+"""AUD-7: however attention is computed, explicit, fused, compiled or exported, it is the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from theodolite.fixtures.errors import SubjectError
+from theodolite.fixtures.subject.switches import dropout_of, zeroed
+from theodolite.fixtures.judging.judgement import judge, not_applicable
+from theodolite.fixtures.oracles.reference_stream import random_ids, small_config, small_gpt
+from theodolite.fixtures.subject.view import RELATION, View
+from theodolite.properties import claim
+
+
+@pytest.mark.parametrize("view", ["other backend", "flex attention"], indirect=True)
+@claim("AUD-7", check="backend.agree", component="backend")
+def test_another_attention_backend_gives_the_same_logits(view: View) -> None:
+    """The subject's own choice of attention (eager, sdpa, flex, a flag) changes only rounding."""
+    plain = view.subject.views.sharpened
+    if plain.obstacle is not None:
+        not_applicable(plain.obstacle)
+    if plain.rows_mix:
+        not_applicable("not judged: rows of a batch change each other (see batch.independence)")
+    capped = any(call.soft_cap is not None for call in plain.insides.random.recording.calls)
+    if capped and view.name != "flex attention":
+        not_applicable("scores are soft-capped, which a fused operator cannot do")
+    ids = view.random_ids(2)
+    judge(
+        view.logits(ids),
+        plain.logits(ids),
+        bound=plain.relation_bound,
+        says="both attention backends give the same logits",
+        axes=("row", "position", "token"),
+        where={"view": view.name},
+        remedy="are mask, scale, window, soft-cap and dropout passed on in both?",
+    )
+
+
+@pytest.mark.parametrize("view", ["sharpened"], indirect=True)
+@claim("AUD-7", check="backend.modes", component="backend")
+def test_train_mode_without_dropout_computes_what_eval_mode_does(view: View) -> None:
+    """Some operators take another path where nothing is to be learned: it is the same function."""
+    model, ids = view.model, view.random_ids(2)
+    if any(isinstance(part, nn.modules.batchnorm._BatchNorm) for part in model.modules()):
+        not_applicable("statistics of the batch are normalised with in train mode, by design")
+    model.train()
+    try:
+        with zeroed(dropout_of(model)):
+            logits, again = (
+                view.subject.run(model, ids, view.extra(ids), seed=seed) for seed in (0, 1)
+            )
+    finally:
+        model.eval()
+    if not torch.equal(logits, again):
+        not_applicable("in train mode it draws random numbers, without dropout too")
+    _judge_same(
+        view,
+        ids,
+        logits,
+        says="train mode without dropout gives the logits of eval mode",
+        remedy="do both paths read mask, bias and scale alike? Where it is meant, expect this "
+        "failure, with the reason.",
+        cause="modes-differ",
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("view", ["sharpened"], indirect=True)
+@claim("AUD-7", check="backend.compiled", component="backend")
+def test_a_compiled_model_gives_the_same_logits(view: View) -> None:
+    """Through torch.compile, on other tokens than the first.
+
+    Its graphs are run as they are captured: what a model does otherwise while it is compiled, or
+    keeps of the first call, shows in them, and making machine code of them takes a minute.
+    """
+    compiled: Any = torch.compile(view.copy(), backend="aot_eager")
+    first, ids = view.random_ids(2, seed=1), view.random_ids(2)
+    try:
+        view.subject.run(compiled, first, view.extra(first))
+        logits = view.subject.run(compiled, ids, view.extra(ids))
+    except SubjectError as error:
+        not_applicable(f"it does not compile here: {_first_line(error)}")
+    finally:
+        torch.compiler.reset()
+    _judge_same(
+        view,
+        ids,
+        logits,
+        says="the compiled model gives the logits of the plain one",
+        remedy="does it ask whether it is being compiled, or keep something of the first call?",
+        cause="compiled-differs",
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("view", ["sharpened"], indirect=True)
+@claim("AUD-7", check="backend.exported", component="backend")
+def test_an_exported_program_gives_the_same_logits(view: View) -> None:
+    """Through torch.export, on other tokens than those that it was traced with."""
+    first, ids = view.random_ids(2, seed=1), view.random_ids(2)
+    exported = _export(view, first)
+    _judge_same(
+        view,
+        ids,
+        view.subject.outside(lambda: exported(ids.to(view.subject.device)), ids),
+        says="the exported program gives the logits of the model",
+        remedy="is a tensor made from the values of the first tokens, and kept as a constant?",
+        cause="exported-differs",
+    )
+
+
+def _judge_same(
+    view: View, ids: Tensor, logits: Tensor, *, says: str, remedy: str, cause: str
+) -> None:
+    """Require of the logits (B, T, V) that another way of running gave: they are the view's own."""
+    judge(
+        logits,
+        view.logits(ids),
+        bound=view.relation_bound,
+        says=says,
+        axes=("row", "position", "token"),
+        where={"view": view.name},
+        remedy=remedy,
+        cause=cause,
+    )
+
+
+def _export(view: View, ids: Tensor) -> nn.Module:
+    """The program that torch.export makes of a view, ids (B, T) to logits.
+
+    Raises:
+        pytest.skip.Exception: If it makes none; says why. That is no fault.
+    """
+    whole = _Logits(view)
+    try:
+        with view.subject.limits(), torch.no_grad():
+            exported = torch.export.export(whole, (ids.to(view.subject.device),))
+    except Exception as error:
+        not_applicable(f"torch.export makes no program of it: {_first_line(error)}")
+    return exported.module()
+
+
+def _first_line(error: Exception) -> str:
+    said = str(error).strip().splitlines() or [""]
+    return f"{type(error).__name__}: {said[0][:300]}"
+
+
+class _Logits(nn.Module):
+    """A view as a module from ids to logits alone."""
+
+    def __init__(self, view: View) -> None:
+        super().__init__()
+        self.model = view.model
+        self._view = view
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """(B, T) -> (B, T, V)."""
+        view = self._view
+        return view.subject.convention.logits(self.model, ids, **view.extra(ids))
+
+
+@pytest.mark.parametrize("style", ["article", "gpt2"])
+@claim("AUD-7")
+def test_the_reference_is_the_same_explicit_and_fused(style: str) -> None:
+    """`fused=True` computes what is written out, in float64 to rounding."""
+    shape = small_config(style)
+    ids = random_ids(shape, 2, 13, seed=0)
+    plain = small_gpt(shape, 0)
+    logits = small_gpt(small_config(style, fused=True), 0)(ids)
+    judge(
+        logits,
+        plain(ids),
+        bound=_far(plain(ids), torch.float64),
+        says="explicit and fused attention agree",
+        axes=("row", "position", "token"),
+        component="backend",
+    )
+
+
+@claim("AUD-7")
+def test_the_reference_is_the_same_compiled_and_exported() -> None:
+    """Traced by torch.export and by torch.compile, it gives the same logits."""
+    shape = small_config()
+    model = small_gpt(shape, 0, dtype=torch.float32)
+    ids = random_ids(shape, 2, 13, seed=0)
+    expected = model(ids)
+    exported = torch.export.export(model, (ids,)).module()
+    compiled = torch.compile(model, backend="eager")
+    for name, other in (("exported", exported), ("compiled", compiled)):
+        judge(
+            other(ids),
+            expected,
+            bound=_far(expected, torch.float32),
+            says=f"the {name} model agrees with the plain one",
+            axes=("row", "position", "token"),
+            component="backend",
+        )
+    torch.compiler.reset()
+
+
+def _far(logits: Tensor, dtype: torch.dtype) -> float:
+    """The bound of a relation in float32 (see `RELATION`), in the resolution of `dtype`."""
+    ratio = torch.finfo(dtype).eps / torch.finfo(torch.float32).eps
+    return RELATION * ratio * float(logits.detach().std())

@@ -1,0 +1,78 @@
+"""AUD-3: a row of a batch is computed as if it were alone."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from theodolite.fixtures.judging.judgement import judge
+from theodolite.fixtures.relations.blame import accuse, first_difference
+from theodolite.fixtures.subject.view import View
+from theodolite.properties import claim
+
+_KEPT = 1
+AXES = ("row", "position", "token")
+REMEDY = (
+    "does something run over the batch axis: attention fed (B, T, d) where it wants (T, B, d), a "
+    "norm or a softmax over axis 0, a mean over all tokens? (A model that takes ids as (T, B): "
+    "--declare layout=sequence.)"
+)
+
+
+@claim("AUD-3", check="batch.independence", component="batch")
+def test_a_row_does_not_depend_on_the_other_rows(view: View) -> None:
+    """Change the rows around one: its logits stay; alone, it gives the same again."""
+    ids = view.random_ids(3)
+    changed = view.subject.other_ids(ids)
+    changed[_KEPT] = ids[_KEPT]
+    logits = view.logits(ids)[_KEPT]
+    _judge_rows(view, ids, changed, logits, view.logits(changed)[_KEPT], view.leak_bound)
+    judge(
+        view.logits(ids[_KEPT : _KEPT + 1])[0],
+        logits,
+        bound=view.relation_bound,
+        says="a row gives the same logits alone and in a batch of 3",
+        axes=AXES[1:],
+        where={"view": view.name},
+        remedy=REMEDY,
+    )
+
+
+@claim("AUD-3", check="batch.order", component="batch")
+def test_permuting_the_rows_permutes_the_logits(view: View) -> None:
+    """The order of the rows in a batch does not matter."""
+    ids = view.random_ids(3)
+    order = torch.tensor([2, 0, 1])
+    judge(
+        view.logits(ids[order]),
+        view.logits(ids)[order],
+        bound=view.relation_bound,
+        says="permuting the rows permutes the logits",
+        axes=AXES,
+        where={"view": view.name},
+        remedy=REMEDY,
+    )
+
+
+def _judge_rows(
+    view: View, ids: Tensor, changed: Tensor, first: Tensor, second: Tensor, bound: float
+) -> None:
+    gap = float(torch.nan_to_num((first - second).abs(), nan=torch.inf).max())
+    guilty = None
+    if not gap <= bound:
+        agreeing = torch.zeros(ids.shape, dtype=torch.bool)
+        agreeing[_KEPT] = True
+        path = first_difference(view, ids, changed, agreeing, bound)
+        guilty = accuse(view, ids, path, otherwise="batch")
+    # Attention that mixes rows is a matter of the batch axis; experts and norms have their own.
+    own = guilty.component if guilty and guilty.component in ("moe", "norm", "softmax") else None
+    judge(
+        second,
+        first,
+        bound=bound,
+        says="a row's logits do not depend on the other rows",
+        axes=AXES[1:],
+        where={"view": view.name, "row": _KEPT, **(guilty.where if guilty else {})},
+        remedy=REMEDY,
+        component=own,
+    )

@@ -1,0 +1,217 @@
+"""ATT-4 and its control ATT-5: the output at t is a function of the tokens up to t, all of them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import strategies as st
+from torch import Tensor
+
+from theodolite.fixtures.recording.embedding import EmbeddingProbe
+from theodolite.fixtures.judging.judgement import judge, not_applicable, require
+from theodolite.fixtures.relations.blame import Guilty, apart, leak_of, length_fault
+from theodolite.fixtures.relations.changed_tokens import changed_after, influence
+from theodolite.fixtures.oracles.strategies import drawn
+from theodolite.fixtures.subject.view import View
+from theodolite.properties import claim
+
+EVERYWHERE = ("as given", "sharpened", "train mode", "all-ones mask", "amplified", "other backend")
+# Another length rounds differently, and amplified scores amplify that: exactness needs one shape.
+DETERMINISTIC = ("as given", "sharpened", "all-ones mask", "other backend")
+DIFFERENTIABLE = ("as given", "sharpened", "train mode", "all-ones mask", "other backend")
+AXES = ("row", "position")
+GRADIENT = 1e-5
+"""Of the largest gradient: as for `theodolite.fixtures.subject.view.LEAK`, exactly 0 in dense models."""
+
+REMEDY = {
+    "as given": "is the mask applied, on the key axis, before softmax?",
+    "sharpened": "is the mask applied, on the key axis, before softmax?",
+    "train mode": "eval mode may be right: which branch runs only while training?",
+    "all-ones mask": "an all-ones padding mask must not replace the causal mask",
+    "amplified": "a finite fill such as -1e4 is too small: use -inf or the dtype's least number",
+    "other backend": "one backend is causal and the other is not: is the mask passed to both?",
+}
+
+
+@pytest.mark.parametrize("view", EVERYWHERE, indirect=True)
+@claim("ATT-4", check="causality.perturb", component="mask")
+def test_a_later_token_never_changes_an_earlier_logit(view: View) -> None:
+    """Change every token after a cut, at each cut at once; logits up to the cut stay."""
+    cuts = torch.arange(view.length - 1) if view.length > 1 else torch.tensor([])
+    if not len(cuts):
+        not_applicable("the model takes single tokens only")
+    ids, changed, agreeing = changed_after(view, cuts)
+    _judge_agreement(view, ids, changed, agreeing)
+
+
+@claim("ATT-4", check="causality.shapes", component="mask")
+@drawn(max_examples=8, length=st.integers(2, 24), batch=st.integers(1, 3), seed=st.integers(0, 99))
+def test_causality_holds_at_every_length(view: View, length: int, batch: int, seed: int) -> None:
+    """Whatever the length, a change of the second half leaves the first half alone."""
+    if not view.subject.shortest <= length <= (view.subject.longest or length):
+        length = view.length
+    ids = view.random_ids(batch, length, seed=seed)
+    agreeing = torch.zeros(ids.shape, dtype=torch.bool)
+    agreeing[:, : (length + 1) // 2] = True
+    changed = torch.where(agreeing, ids, view.subject.other_ids(ids))
+    _judge_agreement(view, ids, changed, agreeing)
+
+
+@pytest.mark.parametrize("view", DETERMINISTIC, indirect=True)
+@claim("ATT-4", "AUD-2", check="causality.prefix", component="mask")
+def test_logits_of_a_prefix_are_the_prefix_of_the_logits(view: View) -> None:
+    """Cut the sequence short, at odd and even lengths: what remains gives the same logits."""
+    if view.subject.convention.only_length is not None:
+        not_applicable(f"the model runs at length {view.subject.convention.only_length} alone")
+    ids = view.random_ids(2)
+    full = view.logits(ids)
+    guilty = None
+    for cut in sorted({1, 2, view.length // 2, view.length - 3, view.length - 1}):
+        if not view.subject.shortest <= cut < view.length:
+            continue
+        prefix = view.logits(ids[:, :cut])
+        if guilty is None and apart(prefix, full[:, :cut], view.relation_bound):
+            guilty = leak_of(view) or length_fault(view, ids, cut)
+        judge(
+            prefix,
+            full[:, :cut],
+            bound=view.relation_bound,
+            says=f"the first {cut} tokens alone give the first {cut} logits",
+            axes=(*AXES, "token"),
+            where={"view": view.name, "length": cut},
+            remedy=_remedy(view, guilty)
+            + " Or does something depend on the length itself (a scale, a mean over time, "
+            "positions counted from the end)?",
+            component=guilty.component if guilty else None,
+            cause=guilty.cause if guilty else None,
+        )
+
+
+@pytest.mark.parametrize("view", DIFFERENTIABLE, indirect=True)
+@claim("ATT-4", check="causality.gradient", component="mask")
+def test_no_gradient_flows_from_a_logit_to_a_later_token(view: View) -> None:
+    """The gradient of position t with respect to embeddings after t is exactly 0."""
+    length = view.length
+    ids = view.random_ids(1).expand(length, -1)
+    with EmbeddingProbe(view, ids) as probe:
+        logits = view.logits(ids, gradient=True)
+    embedded = probe.output
+    if embedded is None or not logits.requires_grad:
+        not_applicable("no gradient reaches the embeddings (inference mode, or detached)")
+    direction = torch.randn(logits.shape[-1], generator=torch.Generator().manual_seed(0))
+    each = torch.arange(length)
+    projected = (logits[each, each] * direction.to(logits)).sum()
+    with view.running():  # what is computed anew for backward, checkpoints, in the same mode
+        # (T, T, d): row t, position s; None where the embeddings are detached from the logits
+        gradient = torch.autograd.grad(projected, embedded, allow_unused=True)[0]
+    if gradient is None:
+        not_applicable("no gradient reaches the embeddings (detached)")
+    size = gradient.double().abs().amax(-1)
+    bound = GRADIENT * float(size.max())
+    later = size.triu(1)
+    guilty = leak_of(view) if float(later.max()) > bound else None
+    judge(
+        later,
+        0.0,
+        bound=bound,
+        says="the gradient of a logit with respect to later embeddings is 0",
+        axes=("position", "later"),
+        where={"view": view.name},
+        remedy=_remedy(view, guilty),
+        component=guilty.component if guilty else None,
+        cause=guilty.cause if guilty else None,
+    )
+
+
+@claim("ATT-5", check="causality.past", component="attention")
+@pytest.mark.parametrize("view", ["sharpened"], indirect=True)
+def test_every_earlier_token_changes_later_logits(view: View) -> None:
+    """The control: change one token, and logits after it move, from the first to the last.
+
+    A band that is the same at every position is a sliding window (dilated, if with gaps), blocks
+    along the diagonal are chunks, and the first tokens may be kept in sight of all: designs, not
+    faults.
+    """
+    if view.length == 1:
+        not_applicable("the model takes single tokens only")
+    moved = sum(influence(view, seed=seed) for seed in (0, 7)) > 0  # (T, T): token s moves logit t
+    moved = torch.as_tensor(moved)
+    past = torch.ones_like(moved).triu(1)
+    seen = bool((moved & past).any())
+    guilty = None if seen else leak_of(view)  # a mask that is turned round shows the future instead
+    require(
+        seen,
+        "an earlier token changes later logits",
+        where={"view": view.name},
+        remedy="does the attention's output reach the residual stream?",
+        component=guilty.component if guilty else None,
+        cause=guilty.cause if guilty else "no-past",
+    )
+    dead = (past & ~moved).nonzero()
+    if len(dead) and not (_is_window(moved) or _is_chunked(moved)):
+        token, position = dead[0].tolist()
+        require(
+            condition=False,
+            says="every earlier token changes every later logit",
+            measured=float(len(dead)),
+            bound=0.0,
+            where={"view": view.name, "token": token, "position": position},
+            remedy="is the mask too strict (aligned to the wrong corner), or a key overwritten?",
+            cause="past-hidden",
+        )
+
+
+def _judge_agreement(view: View, ids: Tensor, changed: Tensor, agreeing: Tensor) -> None:
+    before, after = view.logits(ids).double(), view.logits(changed).double()
+    keep = agreeing.to(before.device)[..., None]
+    gap = torch.where(keep, (after - before).abs(), torch.zeros_like(before)).amax(-1)
+    guilty = None
+    if apart(gap, torch.zeros_like(gap), view.leak_bound):
+        guilty = leak_of(view)
+    judge(
+        gap,
+        0.0,
+        bound=view.leak_bound,
+        says="tokens after a position do not change its logits",
+        axes=AXES,
+        where={"view": view.name, **(guilty.where if guilty else {})},
+        remedy=_remedy(view, guilty),
+        component=guilty.component if guilty else None,
+        cause=guilty.cause if guilty else None,
+    )
+
+
+def _remedy(view: View, guilty: Guilty | None) -> str:
+    if guilty is None:
+        return REMEDY[view.name]
+    said = guilty.remedy or REMEDY[view.name]
+    return f"{guilty.finding}; {said}" if guilty.finding else said
+
+
+def _is_window(moved: Tensor) -> bool:
+    """Whether influence depends on the distance alone, past any first tokens that reach all.
+
+    Distances that are all multiples of the least are a dilated window. One at which a token would
+    reach, although it does not reach a shorter one, is none.
+    """
+    past = torch.ones_like(moved).triu(1)
+    everywhere = (moved | ~past).all(1)
+    first = int(everywhere.cumprod(0)[:-2].sum())
+    rest = moved[first:, first:]
+    bands = [rest.diagonal(k) for k in range(1, len(rest))]
+    reached = [k for k, band in enumerate(bands, start=1) if bool(band.any())]
+    if not reached or not all(bool(bands[k - 1].all()) for k in reached):
+        return False
+    step = reached[0]
+    return reached == list(range(step, reached[-1] + 1, step))
+
+
+def _is_chunked(moved: Tensor) -> bool:
+    """Whether tokens fall into consecutive blocks of one size, seeing only their own block."""
+    length = len(moved)
+    position = torch.arange(length)
+    past = torch.ones_like(moved).triu(1)
+    return any(
+        torch.equal(moved & past, past & (position[:, None] // size == position // size))
+        for size in range(2, length)
+    )

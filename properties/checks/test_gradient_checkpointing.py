@@ -1,0 +1,148 @@
+"""AUD-12: activations that are computed again in backward give the gradients of those kept."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import CheckpointError, checkpoint
+
+from theodolite.fixtures.errors import SubjectError
+from theodolite.fixtures.judging.judgement import judge, not_applicable, require
+from theodolite.fixtures.relations.checkpointing import Switch, Trained, switches, train_once
+from theodolite.fixtures.oracles.reference_stream import blocks_of, random_ids, small_config, small_gpt
+from theodolite.fixtures.subject.view import RELATION, View
+from theodolite.properties import claim
+
+NOISE = 512 * 2.0**-53
+"""Of the reference's gradients in float64, relative to the largest of each.
+
+The same products are summed, at most in another order. Three blocks of seven products and the head,
+forward and back, are 44 sums in a row, of 64 terms or fewer, each off by some √64 roundings.
+"""
+
+
+@pytest.mark.parametrize("view", ["sharpened"], indirect=True)
+@claim("AUD-12", check="gradient.checkpointing", component="gradient")
+def test_checkpointing_changes_neither_logits_nor_gradients(view: View) -> None:
+    """In train mode, under the same seed, with checkpointing and without."""
+    switch, checkpointed = _checkpointed(view)
+    plain = train_once(view)
+    where = {"view": view.name, "switch": switch.name}
+    if not _is_repeatable(view, plain):
+        not_applicable("under the same seed two backwards differ in any case")
+    judge(
+        checkpointed.logits,
+        plain.logits,
+        bound=view.relation_bound,
+        says="with activation checkpointing the logits stay where they were",
+        axes=("row", "position", "token"),
+        where=where,
+        remedy="does the checkpointed path leave out an argument (mask, positions, dropout)?",
+        cause="checkpoint-other-forward",
+    )
+    missing = sorted(set(plain.gradients) - set(checkpointed.gradients))
+    require(
+        not missing,
+        "with activation checkpointing every parameter keeps its gradient",
+        measured=float(len(missing)),
+        bound=0.0,
+        where={**where, "parameter": ", ".join(missing[:4])},
+        remedy="a reentrant checkpoint whose inputs need no gradient gives none: "
+        "use_reentrant=False",
+        cause="checkpoint-loses-gradients",
+    )
+    largest = _largest(plain)
+    for name, gradient in plain.gradients.items():
+        judge(
+            checkpointed.gradients[name],
+            gradient,
+            bound=RELATION * float(gradient.abs().max()) + _cancelled(gradient) * largest,
+            says="with activation checkpointing the gradients stay what they were",
+            where={**where, "parameter": name},
+            remedy="is dropout drawn anew (preserve_rng_state), or a state changed by the forward "
+            "that runs twice?",
+            cause="checkpoint-other-gradient",
+        )
+
+
+@claim("AUD-12")
+def test_the_reference_checkpointed_block_by_block_has_the_same_gradients() -> None:
+    """Each block's activations are computed again in backward: in float64, to rounding."""
+    shape = small_config()
+    model = small_gpt(shape, 0)
+    ids = random_ids(shape, 2, 13, seed=0)
+
+    def gradients() -> list[Tensor]:
+        value = model(ids).square().sum()
+        return list(torch.autograd.grad(value, list(model.parameters())))
+
+    plain = gradients()
+    for block in blocks_of(model):
+        block.forward = partial(checkpoint, block.forward, use_reentrant=False)  # type: ignore[method-assign]
+    for found, wanted in zip(gradients(), plain, strict=True):
+        judge(
+            found,
+            wanted,
+            bound=NOISE * float(wanted.abs().max()),
+            says="a checkpointed block has the gradients of a plain one",
+            component="gradient",
+        )
+
+
+def _cancelled(gradient: Tensor) -> float:
+    """What is left of a gradient that is 0, relative to the largest of the model.
+
+    A bias on keys moves all scores of a query alike, which softmax does not feel: its gradient is a
+    sum of terms no larger than the largest gradient that cancel, and leaves their rounding.
+    """
+    return torch.finfo(gradient.dtype).eps
+
+
+def _checkpointed(view: View) -> tuple[Switch, Trained]:
+    """Training under the first switch that has modules run again.
+
+    Raises:
+        pytest.skip.Exception: If there is none; says why.
+    """
+    found, tried = None, []
+    for switch in switches(view.model):
+        try:
+            trained = train_once(view, switch)
+        except SubjectError as error:
+            tried.append(f"{switch.name} raises: {error}")
+            continue
+        except CheckpointError:
+            require(
+                condition=False,
+                says="what is computed again for backward is what forward computed",
+                where={"view": view.name, "switch": switch.name},
+                remedy="Other tensors are kept the second time: is a branch taken by a random "
+                "number, a counter or a cache that the first forward has changed?",
+                cause="checkpoint-other-forward",
+            )
+        if trained.again:
+            found = switch, trained
+            break
+        tried.append(f"with {switch.name} nothing is computed again")
+    if found is None:
+        not_applicable(
+            "; ".join(tried)
+            or "no activation checkpointing found: neither gradient_checkpointing_enable nor a "
+            "flag or argument with checkpoint in its name"
+        )
+    return found
+
+
+def _is_repeatable(view: View, plain: Trained) -> bool:
+    again = train_once(view)
+    return all(
+        name in again.gradients and bool((again.gradients[name] == gradient).all())
+        for name, gradient in plain.gradients.items()
+    )
+
+
+def _largest(trained: Trained) -> float:
+    return max((float(g.abs().max()) for g in trained.gradients.values()), default=0.0)

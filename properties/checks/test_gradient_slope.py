@@ -1,0 +1,52 @@
+"""AUD-12: a gradient is the slope of what the forward computes."""
+
+from __future__ import annotations
+
+import pytest
+
+from theodolite.fixtures.relations.finite_differences import damping, differentiate, slopes, wrong_parameters
+from theodolite.fixtures.judging.judgement import not_applicable, require
+from theodolite.fixtures.subject.view import View
+from theodolite.properties import claim
+
+
+@pytest.mark.parametrize("view", ["sharpened"], indirect=True)
+@claim("AUD-12", check="gradient.slope", component="gradient")
+def test_backward_gives_the_slope_of_the_forward(view: View) -> None:
+    """Along random directions of all weights, autograd agrees with finite differences.
+
+    It shows a backward that was written by hand and is wrong, and a path that is cut off the graph:
+    the forward is right then, and training is not. An embedding that is detached in part, to learn
+    more slowly, gives one and the same part of its slope in every direction, and is let be.
+    """
+    found = differentiate(view)
+    if found is None:
+        not_applicable("the logits carry no gradient (inference mode, or frozen throughout)")
+    clear = slopes(found)
+    if len(clear) < 2:
+        not_applicable("small steps in the weights let the logits jump (choices of experts, codes)")
+    wrong = [one for one in clear if not one.agrees]
+    is_wrong = 2 * len(wrong) > len(clear)  # a kink beside one direction is no fault
+    worst = max(wrong if is_wrong else clear, key=lambda one: one.off)
+    where = {"view": view.name}
+    if is_wrong:
+        guilty = wrong_parameters(found)
+        factors = [damping(found, name) for name in guilty]
+        if factors and None not in factors:
+            said = ", ".join(
+                f"{name} ({factor:.2g})" for name, factor in zip(guilty, factors, strict=True)
+            )
+            view.subject.note(f"backward gives a fixed part of the slope along {said}")
+            not_applicable("the stream is detached in part, by one factor in every direction")
+        where["wrong"] = f"{len(guilty)} of {len(found.names)} parameters"
+        where["last"] = guilty[-1] if guilty else "none by itself"
+    require(
+        not is_wrong,
+        "gradients are the slopes of the forward",
+        measured=worst.off,
+        bound=worst.allowed,
+        where=where,
+        remedy="is a backward written by hand wrong, or a path cut off (no_grad, detach, .data)? "
+        "Weights before the fault have a wrong gradient, those after it a right one.",
+        cause="gradient-not-the-slope",
+    )

@@ -1,0 +1,98 @@
+"""AUD-9 on a subject: how it is made, twice, and how it changes between evaluation and training."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from theodolite.fixtures.subject.copies import copy_of
+from theodolite.fixtures.judging.judgement import not_applicable, require
+from theodolite.fixtures.source.unfilled_memory import left_unfilled
+from theodolite.fixtures.subject.subject import Subject
+from theodolite.properties import claim
+
+
+@claim("AUD-9", check="init.reproducible", component="init")
+def test_two_constructions_under_one_seed_are_equal(subject: Subject) -> None:
+    """Parameters and buffers alike, and none is left as the memory happens to be."""
+    rebuild = subject.loaded.rebuild
+    if rebuild is None:
+        not_applicable("a live instance cannot be built again")
+    left = left_unfilled(subject.loaded.model)
+    require(
+        not left,
+        "every parameter and buffer is filled when the model is made",
+        where={"tensor": ", ".join(left[:4])},
+        remedy="is it made by torch.empty, and left as the memory was?",
+        cause="uninitialised",
+    )
+    first, second = _prints(rebuild()), _prints(rebuild())  # one model at a time
+    for name, contents in first.items():
+        require(
+            second.get(name) == contents,
+            "two constructions under one seed are equal",
+            where={"tensor": name},
+            remedy="is something drawn from another generator than torch's (numpy, random), or "
+            "kept between constructions?",
+            cause="not-reproducible",
+        )
+
+
+def _prints(model: nn.Module) -> dict[str, str]:
+    """Of every parameter and buffer: its shape with a digest of its bytes."""
+    prints = {}
+    for name, tensor in _tensors(model):
+        prints[name] = str(tuple(tensor.shape))
+        if not tensor.is_meta:
+            raw = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+            prints[name] += hashlib.sha256(raw.numpy().tobytes()).hexdigest()
+    return prints
+
+
+@claim("AUD-9", check="init.train_and_eval", component="dropout")
+def test_training_mode_comes_back_after_evaluation(subject: Subject) -> None:
+    """eval() reaches every module and train() too; dropout that acted before acts again."""
+    rebuild = subject.loaded.rebuild  # as it is before anything called eval()
+    model = rebuild() if rebuild is not None else copy_of(subject.loaded.model)
+    model = model.to(subject.device)
+    for mode, switch in (("eval", False), ("train", True)):
+        model.train(switch)
+        wrong = [name for name, module in model.named_modules() if module.training is not switch]
+        require(
+            not wrong,
+            f"{mode}() reaches every module",
+            where={"module": ", ".join(wrong[:3])},
+            remedy="does a module override train(), or set self.training itself?",
+            cause="mode-not-passed-on",
+        )
+    if subject.views.as_given.obstacle:
+        not_applicable(subject.views.as_given.obstacle)
+    ids = subject.random_ids(2)
+    before = _noisy(subject, model, ids)
+    model.eval()
+    still = _noisy(subject, model, ids)
+    model.train()
+    require(
+        not still,
+        "evaluation after training draws nothing",
+        remedy="is dropout applied whatever the mode?",
+        cause="dropout-in-eval",
+    )
+    require(
+        _noisy(subject, model, ids) == before,
+        "dropout acts in training after evaluation as before it",
+        remedy="does eval() set a rate to 0, or replace a module, for good?",
+        cause="dropout-lost",
+    )
+
+
+def _noisy(subject: Subject, model: nn.Module, ids: Tensor) -> bool:
+    return not torch.equal(subject.run(model, ids, seed=0), subject.run(model, ids, seed=1))
+
+
+def _tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    yield from model.named_parameters()
+    yield from model.named_buffers()

@@ -1,0 +1,195 @@
+"""AUD-10 on a subject: its loss over ragged batches, padded further, and taken in small ones."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from theodolite.fixtures.errors import SubjectError
+from theodolite.fixtures.judging.judgement import judge, not_applicable
+from theodolite.fixtures.serving.loss import Fit, gradient_of, ignored_target, loss_of, plain_fit
+from theodolite.fixtures.serving.padding import Ragged, far, padding_of, ragged, reads_padded
+from theodolite.fixtures.subject.view import View
+from theodolite.properties import claim
+
+_MORE = 3
+"""Tokens of padding that are added."""
+
+_COUNT = "num_items_in_batch"
+"""Under which a library tells a loss how many tokens all micro-batches of one step have."""
+
+_GRADIENT = 1e-3
+"""Relative distance between two sums of the same float32 gradients: each is off by some 1e-5 of its
+norm for a thousand terms through a dozen products. A mean of means is off by some tenths."""
+
+SHARPENED = pytest.mark.parametrize("view", ["sharpened"], indirect=True)
+
+
+@SHARPENED
+@claim("AUD-10", "AUD-5", check="loss.padding", component="loss")
+def test_more_padding_does_not_change_the_loss(view: View) -> None:
+    """A ragged batch, filled up further with ignored targets; under a mask where there is one."""
+    fit, bound = plain_fit(view)
+    index = ignored_target(view, fit, bound)
+    length = view.length
+    if length < _MORE + 4 or view.subject.convention.only_length is not None:
+        not_applicable(f"the model takes no more than {length} tokens")
+    lengths = [length - _MORE, 3, length - _MORE - 1]
+    bound += 2 * view.relation_bound  # cross-entropy moves by at most twice what logits do
+    for side, masked in (("right", False), ("right", True), ("left", True)):
+        if masked and view.subject.padding is None:
+            continue
+        batch = ragged(view.subject, side, lengths)
+        if masked and not reads_padded(view, batch):
+            continue  # padding.alone says so
+        counted = batch.real
+        if side == "left":  # padding before it would have to predict a text's first token
+            counted = batch.real & (batch.real.cumsum(1) > 1)
+        targets = torch.where(counted, view.subject.random_ids(3, lengths[0], seed=9), index)
+        extra = _told(view, batch) if masked else {}
+        less, scores = loss_of(view, batch.ids, targets, **extra)
+        filler = view.random_ids(3, _MORE, seed=5)
+        ids, more = (
+            _beside(side, what, fill)
+            for what, fill in ((batch.ids, filler), (targets, torch.full_like(filler, index)))
+        )
+        if masked:
+            real = _beside(side, batch.real, torch.zeros_like(filler, dtype=torch.bool))
+            extra = _told(view, Ragged(batch.texts, ids, real))
+        padded, moved = loss_of(view, ids, more, **extra)
+        kept = moved[:, _MORE:] if side == "left" else moved[:, :-_MORE]
+        if far(kept[counted], scores[counted], view.relation_bound):
+            not_applicable("not judged: padding moves the logits (see causality, padding, batch)")
+        judge(
+            padded,
+            less,
+            bound=bound,
+            says=f"more padding on the {side} does not change the loss",
+            where={"view": view.name, "padding": _MORE, "under a mask": masked},
+            remedy="Is the sum divided by the targets that count, and not by B·T?",
+            cause="padding-counts",
+        )
+
+
+@SHARPENED
+@claim("AUD-10", check="loss.accumulation", component="loss")
+def test_ragged_micro_batches_together_give_the_loss_and_gradient_of_one_batch(view: View) -> None:
+    """Each row by itself, weighted by its tokens, or by the loss where it is told their number."""
+    fit, bound = plain_fit(view)
+    if abs(fit.added) > bound:
+        not_applicable("the loss adds a term of its own, which need not add up over rows")
+    index = ignored_target(view, fit, bound)
+    if view.rows_mix:
+        not_applicable("not judged: rows mix (see batch.independence)")
+    ids, targets = view.random_ids(3), view.random_ids(3, seed=9)
+    targets[0, 3:] = index
+    targets[2, view.length // 2 :] = index
+    alone = torch.cat([view.logits(row[None]) for row in ids])
+    if far(alone, view.logits(ids), view.relation_bound):
+        not_applicable("not judged: rows alone have other logits (see batch.independence)")
+    counts = [_counted(row[None], index, fit) for row in targets]
+    whole, due = gradient_of(view, ids, targets)
+    takes = _takes_count(view, ids, targets)
+    shares = [1.0 if takes else count / sum(counts) for count in counts]
+    extra = {_COUNT: torch.tensor(sum(counts))} if takes else {}
+    parts = [
+        gradient_of(view, ids[row, None], targets[row, None], **extra) for row in range(len(ids))
+    ]
+    where = {"view": view.name, "tokens": counts, **({"told by": _COUNT} if takes else {})}
+    judge(
+        sum(share * loss for share, (loss, _) in zip(shares, parts, strict=True)),
+        whole,
+        bound=bound + 2 * view.relation_bound,
+        says="the losses of micro-batches, by their tokens, add up to that of one batch",
+        where=where,
+        remedy="Is each divided by all tokens of the step, and not by its own? A mean of means "
+        "weighs the tokens of short rows more.",
+        cause="mean-of-means",
+    )
+    summed = torch.stack(
+        [share * part for share, (_, part) in zip(shares, parts, strict=True)]
+    ).sum(0)
+    judge(
+        (summed - due).norm() / due.norm(),
+        0.0,
+        bound=_GRADIENT,
+        says="gradients of micro-batches, by their tokens, add up to that of one batch",
+        where=where,
+        remedy="Does backward depend on what else is in the batch, or on the call before?",
+        component="gradient",
+        cause="gradients-do-not-add",
+    )
+
+
+@SHARPENED
+@claim("AUD-10", check="loss.count", component="loss")
+def test_a_loss_that_is_told_how_many_tokens_a_step_has_divides_by_them(view: View) -> None:
+    """A trainer that passes the number on does not divide by the number of micro-batches itself."""
+    fit, bound = plain_fit(view)
+    if not _is_told(view):
+        not_applicable(f"forward takes no {_COUNT}")
+    ids = view.random_ids(3)
+    targets = view.random_ids(3, seed=9)
+    plain, _ = loss_of(view, ids, targets)
+    count = _counted(targets, -100, fit)
+    try:
+        half, _ = loss_of(view, ids, targets, **{_COUNT: torch.tensor(2 * count)})
+    except SubjectError as error:
+        not_applicable(f"{_COUNT} is refused: {error}")
+    judge(
+        half - fit.added,
+        (plain - fit.added) / 2,
+        bound=bound + abs(fit.added) * bound,
+        says=f"with {_COUNT} twice the tokens of the batch, the loss is half",
+        where={"view": view.name, "tokens": count},
+        remedy=f"forward takes **kwargs, so that a trainer hands it {_COUNT} and leaves the "
+        "scaling to it: pass it on to the loss, or say accepts_loss_kwargs = False. Otherwise "
+        "gradients are too large by the number of micro-batches.",
+        cause="count-ignored",
+    )
+
+
+def _told(view: View, batch: Ragged) -> dict[str, Any]:
+    """What says where tokens are real: a mask, and positions where forward takes them."""
+    extra = padding_of(view.subject).mask(batch.real, view.subject)
+    if view.subject.positions is not None:
+        extra[view.subject.positions] = batch.positions.to(view.subject.device)
+    return extra
+
+
+def _beside(side: str, what: Tensor, more: Tensor) -> Tensor:
+    return torch.cat([more, what] if side == "left" else [what, more], dim=1)
+
+
+def _counted(targets: Tensor, index: int, fit: Fit) -> int:
+    """How many of targets (B, T) count, as the loss pairs them with logits."""
+    return int(((targets[:, 1:] if fit.shift == "ids" else targets) != index).sum())
+
+
+def _is_told(view: View) -> bool:
+    """Whether a trainer of the library that counts tokens hands this model their number.
+
+    It does where forward takes it by name, and where a model of that library takes anything and
+    does not say that it wants none.
+    """
+    model = view.model
+    parameters = inspect.signature(model.forward).parameters
+    if _COUNT in parameters:
+        return True
+    accepts = getattr(model, "accepts_loss_kwargs", None)
+    open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    return view.subject.is_library and (open_ended if accepts is None else bool(accepts))
+
+
+def _takes_count(view: View, ids: Tensor, targets: Tensor) -> bool:
+    if not _is_told(view):
+        return False
+    try:
+        one, other = (loss_of(view, ids, targets, **{_COUNT: torch.tensor(n)})[0] for n in (10, 20))
+    except SubjectError:
+        return False
+    return one != other

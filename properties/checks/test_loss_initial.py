@@ -1,0 +1,40 @@
+"""GPT-6 on a subject: an untrained model is about as good as guessing."""
+
+from __future__ import annotations
+
+import math
+
+from theodolite.fixtures.judging.judgement import not_applicable, require
+from theodolite.fixtures.subject.subject import Subject
+from theodolite.properties import claim
+
+_EXCESS = 1.0
+"""In nats. With logits of variance v the expected loss is ln V + v/2, so 1 nat is a logit spread of
+1.41. Torch's default initialisation gives 1/6 nat, standard deviation 0.02 next to none; of 111
+correct models measured the worst lay 0.9 above ln V."""
+
+
+@claim("GPT-6", check="loss.initial", component="init")
+def test_the_initial_loss_is_near_that_of_a_guess(subject: Subject) -> None:
+    """The expected loss over uniform targets, logsumexp minus mean logit, is near ln V."""
+    if not subject.fresh:
+        not_applicable(
+            "whether these weights are freshly initialised is not known; say so with "
+            "--declare fresh=true"
+        )
+    view = subject.views.as_given
+    if view.obstacle:
+        not_applicable(view.obstacle)
+    logits = view.logits(view.random_ids(8)).double()[..., : subject.vocabulary]
+    loss = float((logits.logsumexp(-1) - logits.mean(-1)).mean())
+    guess = math.log(subject.vocabulary)
+    require(
+        loss <= guess + _EXCESS,
+        f"the initial loss is near ln {subject.vocabulary} = {guess:.3f}",
+        measured=loss,
+        bound=guess + _EXCESS,
+        where={"logit spread": round(float(logits.std()), 3)},
+        remedy="is the head, or an embedding tied to it, initialised with standard deviation 1 "
+        "instead of about 1/√d?",
+        cause="head-too-large",
+    )

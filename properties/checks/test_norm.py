@@ -1,0 +1,164 @@
+"""The norms of a subject, each held to NORM by what it does to chosen inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from theodolite.fixtures.recording.module_calls import EQUAL
+from theodolite.fixtures.judging.judgement import judge, not_applicable, require
+from theodolite.fixtures.anatomy.norm import FITS, NormReading, norms_of, own_copy
+from theodolite.fixtures.subject.view import View
+from theodolite.properties import claim
+
+sharpened = pytest.mark.parametrize("view", ["sharpened"], indirect=True)
+
+
+@sharpened
+@claim("NORM-1", "NORM-2", check="norm.formula", component="norm")
+def test_each_norm_is_an_rms_norm_or_a_layer_norm(view: View) -> None:
+    """Its output keeps its size whatever the input's, and is x/RMS(x), or centred, x/σ(x)."""
+    judged = 0
+    for place, norm in _norms(view):
+        known = {
+            2: ("norm-multiplies", "it multiplies by the RMS: x · rsqrt(...), or x / sqrt(...)"),
+            -3: ("variance-squared", "it divides by the square of the variance, not its root"),
+            -1: ("root-missing", "it divides by the mean square, not its root"),
+        }
+        cause, what = known.get(round(norm.power), ("norm-not-scale-free", "is a root missing?"))
+        judge(
+            norm.power,
+            0.0,
+            bound=0.02,
+            says="the norm's output keeps its size when the input grows",
+            where={**place, "power of the input": round(norm.power, 2)},
+            remedy=f"Output grows with that power: {what}.",
+            cause=cause,
+        )
+        if norm.kind is None:
+            continue
+        judged += 1
+        require(
+            norm.kind in ("rms", "layer"),
+            "what is divided and what it is divided by are both centred, or neither",
+            where=place,
+            remedy="RMSNorm divides by the root of the mean square; here it is the deviation, "
+            "which takes the mean away."
+            if norm.kind == "deviation"
+            else "The mean is taken from the input and not from what it is divided by.",
+            cause="rms-by-deviation" if norm.kind == "deviation" else "layer-norm-by-rms",
+        )
+    if not judged:
+        not_applicable("no norm follows a formula known here")
+
+
+@sharpened
+@claim("NORM-1", check="norm.epsilon", component="norm")
+def test_epsilon_stands_inside_the_root(view: View) -> None:
+    """As the input fades, the output fades as s/√(s² + ε), and nothing at all gives no NaN."""
+    judged = 0
+    for place, norm in _norms(view):
+        if norm.epsilon is None:
+            continue
+        judged += 1
+        require(
+            norm.epsilon != "missing",
+            "a position whose channels are all zero is normalised to finite numbers",
+            where=place,
+            remedy="0/0 is NaN, and one NaN spreads: add epsilon to the mean square.",
+            cause="epsilon-missing",
+        )
+        require(
+            norm.epsilon == "inside",
+            "epsilon is added to the mean square, before the root",
+            where=place,
+            remedy="It is added to the root: x / (rms + eps) is smaller than published for tiny "
+            "activations, x / sqrt(ms + eps) is meant.",
+            cause="epsilon-outside",
+        )
+    if not judged:
+        not_applicable("no norm shows an epsilon")
+
+
+@sharpened
+@claim("NORM-3", check="norm.gain", component="norm")
+def test_each_channel_has_its_own_gain_over_an_rms_of_one(view: View) -> None:
+    """Output = gain times a vector of RMS 1, the gain being the norm's weight, or 1 + weight.
+
+    An unbiased deviation, which is smaller by √((d-1)/d), is let pass.
+    """
+    judged = 0
+    for place, norm in _norms(view):
+        weights = [p for p in norm.module.parameters() if p.numel() == norm.width]
+        if norm.gain is None or not weights:
+            continue
+        uniform = float(norm.gain.std() / norm.gain.abs().max()) <= FITS
+        varied = any(float(p.detach().double().std()) > EQUAL for p in weights)
+        require(
+            not (uniform and varied),
+            "each channel is multiplied by its own gain",
+            where=place,
+            remedy="Every channel gets the same factor: is the weight applied, channel by channel?",
+            cause="gain-not-applied",
+        )
+        judged += 1
+        weight = weights[0].detach().double().cpu()
+        for offset in (0.0, 1.0):
+            factor = float((norm.gain * (weight + offset)).sum() / (weight + offset).square().sum())
+            if float((norm.gain - factor * (weight + offset)).abs().max()) > FITS * abs(factor):
+                continue
+            judge(
+                factor,
+                1.0,
+                bound=1 - (1 - 1 / norm.width) ** 0.5 + FITS,
+                says="with unit gains the output's RMS is 1",
+                where=place,
+                remedy="Is the sum of squares taken where the mean was meant?"
+                if abs(factor * norm.width**0.5 - 1) <= FITS
+                else "What else multiplies the output?",
+                cause="sum-for-mean"
+                if abs(factor * norm.width**0.5 - 1) <= FITS
+                else "norm-of-other-size",
+            )
+            break
+    if not judged:
+        not_applicable("no norm has a weight for each channel and follows a known formula")
+
+
+@sharpened
+@claim("NORM-4", check="norm.per_position", component="norm")
+def test_each_norm_looks_at_one_position_alone(view: View) -> None:
+    """Change every other position, or every other row: this one's output stays."""
+    for place, norm in _norms(view):
+        given = norm.call.given
+        if given is None or given.ndim < 3:
+            continue
+        module = own_copy(norm.module)
+        generator = torch.Generator().manual_seed(0)
+        noise = torch.randn(given.shape, generator=generator).to(given)
+        for axis, name in ((1, "other positions"), (0, "other rows")):
+            changed = given + noise
+            changed.select(axis, 0).copy_(given.select(axis, 0))
+            with torch.no_grad():
+                before, after = module(given), module(changed)
+            judge(
+                after.select(axis, 0),
+                before.select(axis, 0),
+                bound=EQUAL * float(before.abs().max()),
+                says=f"a position's norm does not depend on {name}",
+                where=place,
+                remedy="Take the mean over the channels alone: mean(-1, keepdim=True).",
+                cause="norm-over-positions" if axis else "norm-over-batch",
+            )
+
+
+def _norms(view: View) -> Iterator[tuple[dict[str, Any], NormReading]]:
+    found = 0
+    for norm in norms_of(view.insides.random):
+        found += 1
+        yield {"view": view.name, "module": norm.path}, norm
+    if not found:
+        not_applicable("no module is a norm: norms are written inline, or there are none")

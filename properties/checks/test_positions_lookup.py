@@ -1,0 +1,52 @@
+"""POS-2 on a subject: each position looks up a learned vector of its own."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from theodolite.fixtures.judging.judgement import not_applicable, require
+from theodolite.fixtures.subject.view import View
+from theodolite.properties import claim
+
+_POSITIONS = re.compile(
+    r"(?:^|[._])(?:wpe|pos(?:ition(?:al|s)?)?)(?:_?emb\w*|_?enc\w*|[._]|$)", re.IGNORECASE
+)
+"""Names of tables of positions: wpe, pos_emb, embed_positions, position_embeddings ..."""
+
+
+@pytest.mark.parametrize("view", ["sharpened"], indirect=True)
+@claim("POS-2", check="positions.lookup", component="position")
+def test_each_position_looks_up_a_vector_of_its_own(view: View) -> None:
+    """The rows that are read from a table of positions count up by one, from wherever.
+
+    In one row of tokens at least: some count no padding, and a token drawn at random may be that.
+    """
+    inside = view.insides.random
+    rows, length = inside.ids.shape
+    judged = 0
+    for look in inside.recording.embeddings:
+        shape = tuple(look.indices.shape)
+        if not _POSITIONS.search(look.weight) or shape not in {
+            (length,),
+            (1, length),
+            (rows, length),
+        }:
+            continue
+        judged += 1
+        places = look.indices.reshape(-1, length)
+        steps = places.diff(dim=-1)
+        require(
+            bool((steps == 1).all(-1).any()),
+            "positions count up by one",
+            where={"view": view.name, "table": look.weight, "rows read": places[0].tolist()},
+            remedy="Every position reads the same vector: are positions 0, 1, 2 ... made at all?"
+            if not steps.any()
+            else "They count down: is the first token's position 0?"
+            if bool((steps == -1).all())
+            else "Are positions scaled, clipped or begun again inside the sequence?",
+            cause="positions-alike" if not steps.any() else "positions-not-counted",
+        )
+    if not judged:
+        not_applicable("no table whose name says position (wpe, pos_emb ...) is looked up")

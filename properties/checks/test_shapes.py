@@ -1,0 +1,99 @@
+"""AUD-11: every length from one token to the longest, and ids of any layout."""
+
+from __future__ import annotations
+
+import torch
+
+from theodolite.fixtures.errors import SubjectError
+from theodolite.fixtures.judging.judgement import judge, not_applicable, require
+from theodolite.fixtures.relations.blame import blame_if
+from theodolite.fixtures.subject.view import View
+from theodolite.properties import claim
+
+_LONGEST_TRIED = 4096
+AXES = ("row", "position", "token")
+
+
+@claim("AUD-11", check="length.shortest", component="shape")
+def test_a_single_token_is_enough(view: View) -> None:
+    """T = 1 gives the first logits of any longer sequence."""
+    if view.subject.convention.only_length is not None:
+        not_applicable(f"the model runs at length {view.subject.convention.only_length} alone")
+    if view.subject.shortest > 1:
+        not_applicable(f"the model refuses less than {view.subject.shortest} tokens")
+    ids = view.random_ids(2)
+    first, longer = view.logits(ids[:, :1]), view.logits(ids)[:, :1]
+    judge(
+        first,
+        longer,
+        bound=view.relation_bound,
+        says="one token alone gives the first logits",
+        axes=AXES,
+        where={"view": view.name},
+        remedy="does squeeze() drop the axis of length 1, or a mask need two positions?",
+        **blame_if(first, longer, view.relation_bound, view),
+    )
+
+
+@claim("AUD-11", check="length.longest", component="shape")
+def test_the_longest_input_works_and_a_longer_one_is_refused_or_right(view: View) -> None:
+    """At the limit the first logits are those of a short input; past it: the same, or an error."""
+    if view.name != "as given":
+        not_applicable("the longest input does not depend on the weights")
+    if view.subject.convention.only_length is not None:
+        not_applicable(f"the model runs at length {view.subject.convention.only_length} alone")
+    limit = view.subject.longest
+    if limit is None:
+        limit = 16 * view.length
+    elif limit > _LONGEST_TRIED:
+        not_applicable(f"its longest input, {limit}, is more than an audit's {_LONGEST_TRIED}")
+    short = view.random_ids(1)
+    expected = view.logits(short)
+    for length in (limit, limit + 1):
+        ids = torch.cat([short, view.random_ids(1, length)], dim=1)[:, :length]
+        try:
+            logits = view.logits(ids)
+        except SubjectError as error:
+            require(
+                length > limit or view.subject.longest is None,
+                f"the model runs at its own longest length: {error}",
+                where={"length": length},
+                remedy="is a table of positions or a mask one too short?",
+            )
+            continue
+        start, wanted = logits[:, : short.shape[1]], expected[:, : logits.shape[1]]
+        judge(
+            start,
+            wanted,
+            bound=view.relation_bound,
+            says=f"a sequence of {length} begins like a short one",
+            axes=AXES,
+            where={"length": length, "longest": limit},
+            remedy="what is past the limit must work or be refused, not wrap around or broadcast",
+            **blame_if(start, wanted, view.relation_bound, view),
+        )
+
+
+@claim("AUD-11", check="shape.layout", component="shape")
+def test_how_ids_lie_in_memory_does_not_matter(view: View) -> None:
+    """Non-contiguous ids and int32 ids give the same logits, or are refused."""
+    if view.name != "as given":
+        not_applicable("the layout of ids does not depend on the weights")
+    ids = view.random_ids(2)
+    expected = view.logits(ids)
+    for says, same in (
+        ("ids that are not contiguous", ids.t().contiguous().t()),
+        ("int32 ids", ids.int()),
+    ):
+        try:
+            logits = view.logits(same)
+        except SubjectError:
+            continue
+        judge(
+            logits,
+            expected,
+            bound=0.0,
+            says=f"{says} give the same logits",
+            axes=AXES,
+            remedy="is a view taken over memory instead of reshape?",
+        )

@@ -1,0 +1,187 @@
+"""AUD-9: a forward leaves no trace, and a saved model is the same model."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from theodolite.fixtures.source.containment import drawn_from
+from theodolite.fixtures.subject.copies import sharpen
+from theodolite.fixtures.judging.judgement import judge, not_applicable, require
+from theodolite.fixtures.relations.registration import tied_names, unregistered_modules
+from theodolite.fixtures.subject.subject import Subject
+from theodolite.properties import claim
+
+_ANOTHER_SEED = 1
+
+
+@claim("AUD-9", check="state.untouched", component="state")
+def test_a_forward_changes_nothing(subject: Subject) -> None:
+    """Parameters, saved buffers, ids, the random generator and training flags stay as they were."""
+    model = subject.model
+    ids = subject.random_ids(2).to(subject.device)
+    kept_ids = ids.clone()
+    state = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+    flags = [module.training for module in model.modules()]
+    with subject.limits(), torch.no_grad():
+        generator = torch.get_rng_state()
+        subject.convention.call(model, ids)
+        drew = not torch.equal(generator, torch.get_rng_state())
+    after = model.state_dict()
+    touched = [name for name, tensor in state.items() if not _same(after.get(name), tensor)]
+    require(
+        not touched,
+        "a forward changes no parameter and no saved buffer",
+        where={"tensor": ", ".join(touched[:4])},
+        remedy="is a weight or buffer modified in place (add_, copy_, /=) in forward?",
+    )
+    require(
+        torch.equal(ids, kept_ids),
+        "a forward does not modify the ids it is given",
+        remedy="are ids changed in place (masked_fill_, idx[...] = ...)? Work on a clone.",
+    )
+    require(
+        flags == [module.training for module in model.modules()],
+        "a forward leaves the training flags alone",
+        remedy="does forward call train() or eval()?",
+    )
+    hidden = unregistered_modules(model)
+    require(
+        not drew,
+        "evaluation draws no random numbers",
+        where={"module": hidden[0]} if hidden else {},
+        remedy="is dropout applied in eval mode, noise added, or a module kept where eval() does "
+        "not reach it (a plain list)?",
+        component="parameters" if hidden else "dropout",
+        cause="unregistered" if hidden else "dropout-in-eval",
+    )
+
+
+@claim("AUD-9", check="state.round_trip", component="state")
+def test_a_saved_and_loaded_model_is_the_same_model(subject: Subject) -> None:
+    """Sharpened weights, saved and loaded into another instance, give the same logits."""
+    view = subject.views.sharpened
+    if view.obstacle:
+        not_applicable(view.obstacle)
+    ids = view.random_ids(2)
+    expected = view.logits(ids)
+    tied = tied_names(view.model)
+    saved = {name: tensor.detach().clone() for name, tensor in view.model.state_dict().items()}
+    sharpen(view.model, seed=1)
+    try:
+        _load(view.model, saved)
+        logits, still = view.logits(ids), tied_names(view.model)
+    finally:
+        sharpen(view.model)
+    judge(
+        logits,
+        expected,
+        bound=0.0,
+        says="after saving and loading the logits are the same",
+        axes=("row", "position", "token"),
+        remedy="is a weight missing from state_dict (a plain attribute, a list of modules)?",
+    )
+    require(
+        still == tied,
+        "weights that were tied are tied after loading",
+        where={"tied": ", ".join("=".join(group) for group in tied)},
+        remedy="tie by assigning the same Parameter, and tie again after replacing it",
+        component="tying",
+    )
+
+
+@claim("AUD-9", check="state.rebuilt", component="state")
+def test_weights_loaded_into_a_fresh_instance_give_the_same_logits(subject: Subject) -> None:
+    """A second instance, built the same way under another seed, takes over the saved weights."""
+    if subject.loaded.rebuild is None:
+        not_applicable("a live instance cannot be built again")
+    view = subject.views.as_given
+    if view.obstacle:
+        not_applicable(view.obstacle)
+    ids = view.random_ids(2)
+    with drawn_from(_ANOTHER_SEED):
+        other = subject.loaded.rebuild()
+    other.eval()
+    sharpen(other, seed=1)
+    _load(other, view.model.state_dict())
+    judge(
+        subject.run(other.to(subject.device), ids),
+        view.logits(ids),
+        bound=view.relation_bound,
+        says="a fresh instance with the saved weights gives the same logits",
+        axes=("row", "position", "token"),
+        remedy="does the model hold random state outside state_dict (a buffer with "
+        "persistent=False, a plain tensor, modules in a list)?",
+    )
+
+
+@claim("AUD-9", check="tying.kept", component="tying")
+def test_tied_weights_stay_tied(subject: Subject) -> None:
+    """Weights that share memory share it in a copy and after a cast; declared ties exist."""
+    tied = tied_names(subject.model)
+    declared = subject.declarations.get("tied")
+    if not tied and declared is None:
+        not_applicable("no weights are tied")
+    if declared is not None:
+        require(
+            bool(tied) == bool(declared),
+            f"embedding and head are {'tied' if declared else 'not tied'}, as declared",
+            remedy="was one of them replaced after tying (a new Parameter, a resized embedding)?",
+            cause="tie-broken",
+        )
+    _judge_step(subject, tied)
+    finer = torch.float32 if subject.dtype == torch.float64 else torch.float64
+    for what, model in (
+        ("in a copy", subject.views.sharpened.model),
+        ("after a cast", subject.copy().to(finer)),
+    ):
+        require(
+            tied_names(model) == tied,
+            f"weights that are tied stay tied {what}",
+            where={"tied": ", ".join("=".join(group) for group in tied)},
+            remedy="tie by assigning one Parameter; two that share memory come apart in a cast",
+            cause="tie-broken",
+        )
+
+
+def _judge_step(subject: Subject, tied: list[tuple[str, ...]]) -> None:
+    """Adam's first step moves no number by more than its rate, unless it meets it twice."""
+    model, rate = subject.copy(), 2.0**-6
+    names = [name for group in tied for name in group[:1]]
+    before = {name: model.get_parameter(name).detach().clone() for name in names}
+    learning = [p for p in model.parameters() if p.requires_grad]
+    ids = subject.random_ids(2)
+    logits = subject.run(model, ids, gradient=True)
+    if not learning or not logits.requires_grad or not names:
+        return
+    F.cross_entropy(
+        logits[:, :-1].flatten(0, 1).float(), ids[:, 1:].flatten().to(logits.device)
+    ).backward()
+    torch.optim.Adam(learning, lr=rate).step()
+    moves = [float((model.get_parameter(n) - before[n]).detach().abs().max()) for n in names]
+    require(
+        tied_names(model) == tied and max(moves) <= 1.5 * rate,
+        "an optimiser's step updates tied weights as one, and leaves them tied",
+        measured=max(moves),
+        bound=1.5 * rate,
+        where={"tied": ", ".join("=".join(group) for group in tied)},
+        remedy="tie by assigning one Parameter: two that share memory are updated twice",
+        cause="tie-broken",
+    )
+
+
+def _same(one: Tensor | None, other: Tensor) -> bool:
+    if one is None or one.shape != other.shape:
+        return False
+    return torch.equal(torch.nan_to_num(one), torch.nan_to_num(other))
+
+
+def _load(model: nn.Module, saved: dict[str, Tensor]) -> None:
+    missing, unexpected = model.load_state_dict(saved, strict=False)
+    require(
+        not missing and not unexpected,
+        "a model loads the state_dict that it saved",
+        where={"missing": ", ".join(missing[:4]), "unexpected": ", ".join(unexpected[:4])},
+        remedy="do state_dict hooks rename keys one way only?",
+    )
