@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from theodolite.fixtures.anatomy.measure import Anatomy
 from theodolite.fixtures.anatomy.advice import advice_on
 from theodolite.fixtures.anatomy.attention import AttentionAnatomy
 from theodolite.fixtures.anatomy.feed_forward_kinds import FeedForwardAnatomy
+from theodolite.fixtures.anatomy.measure import Anatomy
 from theodolite.fixtures.anatomy.positions import Rotary
 
 _PAIRINGS = {"half": "halves", "interleaved": "neighbours"}

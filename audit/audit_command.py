@@ -16,17 +16,19 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
-
-from theodolite.fixtures.errors import SubjectError
-from theodolite.junit import to_junit
+from theodolite.fixtures.errors import SubjectError, TheodoliteError, UsageError
+from theodolite.fixtures.judging.wording import clean
+from theodolite.job import Job
 from theodolite.report import Report
-from theodolite.settings import project_settings
+from theodolite.selecting import require_budget, require_checks
+from theodolite.settings import ProjectSettings, project_settings
 from theodolite.subject_arguments import add_subject_arguments, subject_of
-from theodolite.terminal import render
+from theodolite.supervisor import Supervisor
 
-_FAILED = 1
+EXIT_STATUS = {"pass": 0, "fail": 1, "error": 3, "incomplete": 4}
+"""What the process ends with, by verdict; 2 is for the command itself."""
+
+_BY_SIGNAL = 128
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,58 +49,103 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="write into DIR, for each failed check, a script that shows it without Theodolite",
     )
+    parser.add_argument(
+        "--audit-limit",
+        type=float,
+        default=3600.0,
+        metavar="SECONDS",
+        help="longest that the whole audit may take (3600)",
+    )
+    parser.add_argument(
+        "--memory-limit",
+        type=float,
+        metavar="GIB",
+        help="memory that the audit may use (8 GiB and 16 times the weights, at most three "
+        "quarters of what is free)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Audit the subject, show and write the report; return the exit status."""
-    from theodolite.fixtures.subject.subject import Subject  # imports torch, which --help can do without
-    from theodolite.run import audit
-
+    """Audit the subject in a worker process, show and write the report; return the exit status."""
     project = project_settings(Path.cwd())
-    named = subject_of(arguments, project)
-    console = Console(stderr=arguments.json == "-")
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed}/{task.total}"),
-        console=Console(stderr=True),
-        transient=True,
-    )
-    with bar:
-        task = bar.add_task(f"auditing {named['subject']}", total=None)
-        try:
-            subject = Subject.load(
-                named["subject"],
-                settings=named["settings"],
-                declarations=named["declare"],
-                as_configured=named["as_configured"],
-                seconds=named["time_limit"],
-            )
-            report = audit(
-                subject,
-                expected_failures=project.expected_failures,
-                budget=arguments.budget,
-                select=arguments.select,
-                explore=arguments.explore,
-                progress=lambda done, planned: bar.update(task, completed=done, total=planned),
-            )
-        except SubjectError as error:
-            _write(arguments, Report(subject=named["subject"], error=str(error)))
-            raise
-        if arguments.reproduce is not None:
-            from theodolite.properties.scripts import write_scripts
+    job = _job(arguments, project)
+    with Supervisor(job, arguments.audit_limit) as supervisor:
+        from theodolite.progress import Display  # while the worker imports torch
 
-            bar.update(task, description="writing scripts")
-            report = write_scripts(subject, report, Path(arguments.reproduce))
-    render(report, console)
+        with Display(job.named["subject"]) as display:
+            supervisor.run(display.show)
+    report = _report(supervisor, job)
+    failure = _failure(supervisor, report, debug=arguments.debug)
+    if failure is None:
+        from rich.console import Console
+
+        from theodolite.terminal import render
+
+        render(report, Console(stderr=arguments.json == "-"))
     _write(arguments, report)
-    return 0 if report.verdict == "pass" else _FAILED
+    if supervisor.interrupted is not None:
+        return _BY_SIGNAL + supervisor.interrupted
+    if failure is not None:
+        raise failure
+    return EXIT_STATUS[report.verdict]
+
+
+def _job(arguments: argparse.Namespace, project: ProjectSettings) -> Job:
+    require_budget(arguments.budget)
+    require_checks(project.expected_failures, "expected failures name")
+    require_checks(arguments.select or (), "select names")
+    for name in ("audit_limit", "memory_limit"):
+        value = getattr(arguments, name)
+        if value is not None and not 0 < value < float("inf"):
+            option = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{option} {value:g}: give a number greater than 0")
+    return Job(
+        subject_of(arguments, project),
+        expected=project.expected_failures,
+        budget=arguments.budget,
+        select=arguments.select,
+        explore=arguments.explore,
+        scripts=arguments.reproduce,
+        memory_limit=arguments.memory_limit,
+    )
+
+
+def _report(supervisor: Supervisor, job: Job) -> Report:
+    found, cut_short = supervisor.findings, supervisor.cut_short
+    error = None
+    if found.refusal is not None:
+        error = found.refusal.says
+    elif not found.items:
+        error = cut_short or "nothing was judged"
+    return Report(
+        subject=found.subject or clean(job.named["subject"]),
+        checks=found.checks(job.expected),
+        notes=tuple(found.notes),
+        passes=found.passes,
+        seconds=supervisor.seconds,
+        error=error,
+        anatomy=found.anatomy,
+        cut_short=None if cut_short is None else f"{cut_short[0].upper()}{cut_short[1:]}.",
+    )
+
+
+def _failure(supervisor: Supervisor, report: Report, *, debug: bool) -> TheodoliteError | None:
+    """What the command ends with where there is nothing to show."""
+    refusal = supervisor.findings.refusal
+    if refusal is not None:
+        if debug:
+            sys.stderr.write(refusal.traceback)
+        kind = UsageError if refusal.status == UsageError.exit_status else SubjectError
+        return kind(refusal.says)
+    return SubjectError(report.error) if report.error is not None else None
 
 
 def _write(arguments: argparse.Namespace, report: Report) -> None:
     if arguments.json is not None:
         write_json(report.to_dict(), arguments.json)
     if arguments.junit is not None:
+        from theodolite.junit import to_junit
+
         Path(arguments.junit).write_text(to_junit(report), encoding="utf-8")
 
 

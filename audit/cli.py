@@ -1,7 +1,7 @@
 """The command line: ``theodolite audit``, ``inspect`` ..., each with an example in its help.
 
 Exit status: 0 all that was planned ran and passed; 1 a check failed; 2 the command or its
-configuration is wrong; 3 the subject could not be loaded or called.
+configuration is wrong; 3 the subject could not be loaded or called; 4 too little could be judged.
 """
 
 from __future__ import annotations

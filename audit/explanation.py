@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
+from theodolite.fixtures.judging.bounds import allowed
 from theodolite.properties.ledger import Claim, load_ledger
 from theodolite.report import Check, Report
 
@@ -63,5 +64,5 @@ def _ledger() -> dict[str, Claim]:
 def _measured(check: Check) -> str:
     if check.outcome != "failed" or check.measured is None:
         return ""
-    bound = "" if check.bound is None else f" against a bound of {check.bound:.3g}"
-    return f"{check.measured:.3g}{bound}"
+    bound = allowed(check.at_most, check.at_least)
+    return f"{check.measured:.3g}{bound and f', {bound}'}"

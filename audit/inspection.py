@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from theodolite.fixtures.anatomy.measure import Anatomy
+from theodolite.fixtures.anatomy.measure import Anatomy, anatomy_of
 from theodolite.fixtures.subject.subject import Subject
 
 
@@ -43,6 +43,6 @@ def inspect(
         seconds=time_limit,
     )
     try:
-        return loaded.anatomy
+        return anatomy_of(loaded)
     finally:
         loaded.restore()

@@ -6,13 +6,17 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import theodolite
 from theodolite.diagnosis import symptom_of
-from theodolite.fixtures.judging.result import Result
+from theodolite.fixtures.judging.bounds import nearness
+from theodolite.verdict import incompleteness, is_judged
 
-SCHEMA = "theodolite-report/1"
+if TYPE_CHECKING:  # a report is read and shown without torch
+    from theodolite.fixtures.judging.result import Result
+
+SCHEMA = "theodolite-report/2"
 
 _WORST_FIRST = ("failed", "error", "passed", "not_applicable")
 
@@ -25,10 +29,12 @@ class Check:
         id: Its stable name, e.g. "causality.perturb".
         claims: The ledger's claims that it judges.
         component: The part that is accused if it fails.
+        level: "fault", or "hazard" for what goes wrong in a use that nobody has declared.
         outcome: "passed", "failed", "expected_failure", "not_applicable" or "error".
         message: Why it failed or does not apply; "" if it passed.
         measured: The value that came nearest to its bound, or went furthest past it.
-        bound: That bound.
+        at_most: What that may be at most, or None.
+        at_least: What that must be at least, or None.
         where: Where it was measured: view, module, row, position ...
         seconds: Time it took.
         cause: A short name of the likely fault, where the check can tell.
@@ -46,7 +52,8 @@ class Check:
     outcome: str
     message: str = ""
     measured: float | None = None
-    bound: float | None = None
+    at_most: float | None = None
+    at_least: float | None = None
     where: Mapping[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
     cause: str | None = None
@@ -56,6 +63,7 @@ class Check:
     view: str | None = None
     script: str = ""
     no_script: str = ""
+    level: str = "fault"
 
     @classmethod
     def merge(cls, results: Sequence[Result], *, reproduce: str = "") -> Check:
@@ -72,7 +80,8 @@ class Check:
             outcome=worst["outcome"],
             message=worst["message"],
             measured=nearest["measured"],
-            bound=nearest["bound"],
+            at_most=nearest["at_most"],
+            at_least=nearest["at_least"],
             where=nearest["where"],
             seconds=sum(r["seconds"] for r in results),
             cause=worst["cause"],
@@ -80,11 +89,12 @@ class Check:
             expected=worst["says"],
             remedy=worst["remedy"],
             view=nearest["view"],
+            level=worst["level"],
         )
 
 
 def _nearness(result: Result) -> float:
-    return (result["measured"] or 0.0) / (result["bound"] or 1.0)
+    return nearness(result["measured"], result["at_most"], result["at_least"])
 
 
 class AuditFailure(AssertionError):
@@ -103,6 +113,8 @@ class Report:
         seconds: Time spent after loading.
         error: Why the subject could not be loaded or called; None if it could.
         anatomy: What the subject is made of, as plain values; empty if that was not measured.
+        cut_short: Why the audit ended before all that was planned, as a sentence; None if it
+            did not.
     """
 
     subject: str
@@ -112,14 +124,30 @@ class Report:
     seconds: float = 0.0
     error: str | None = None
     anatomy: Mapping[str, Any] = field(default_factory=dict)
+    cut_short: str | None = None
 
     @property
     def verdict(self) -> str:
-        """One of "pass", "fail" or "error" (not loaded, or a check not carried out)."""
-        outcomes = {check.outcome for check in self.checks}
-        if "failed" in outcomes:
+        """One of "pass", "fail", "incomplete" or "error".
+
+        "incomplete": nothing failed, and too little could be judged (see `theodolite.verdict`).
+        "error": the subject could not be loaded, or nothing at all could be judged.
+        """
+        if "failed" in {check.outcome for check in self.checks}:
             return "fail"
-        return "error" if self.error or "error" in outcomes or not self.checks else "pass"
+        if self.error or not self.checks:
+            return "error"
+        if self.incomplete is None:
+            return "pass"
+        died = any(check.outcome == "error" for check in self.checks)
+        return "error" if died and not any(map(is_judged, self.checks)) else "incomplete"
+
+    @cached_property
+    def incomplete(self) -> str | None:
+        """Why too little was judged for a pass, as a sentence; None where enough was."""
+        if self.cut_short is not None:
+            return self.cut_short
+        return incompleteness(self.checks) if self.checks else None
 
     @property
     def summary(self) -> dict[str, int]:
@@ -162,7 +190,7 @@ class Report:
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as plain values, ready for JSON (schema "theodolite-report/1")."""
+        """The report as plain values, ready for JSON (schema "theodolite-report/2")."""
         document = {
             "schema": SCHEMA,
             "version": theodolite.__version__,
@@ -175,7 +203,8 @@ class Report:
             "checks": [asdict(check) for check in self.checks],
             "diagnosis": self.diagnosis,
         }
-        return document if self.error is None else {**document, "error": self.error}
+        said = {"error": self.error, "incomplete": self.incomplete}
+        return document | {name: text for name, text in said.items() if text is not None}
 
     def raise_for_failures(self) -> None:
         """Do nothing if the subject passed.
@@ -186,8 +215,7 @@ class Report:
         if self.verdict == "pass":
             return
         lines = [f"{check.id} ({check.component}): {check.message}" for check in self.failures]
-        if self.error:
-            lines.append(self.error)
+        lines.extend(said for said in (self.error, self.incomplete) if said)
         raise AuditFailure(f"{self.subject}: {self.verdict}\n" + "\n".join(lines))
 
     def _repr_html_(self) -> str:

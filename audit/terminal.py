@@ -13,7 +13,7 @@ from rich.text import Text
 from theodolite.explanation import explanation
 from theodolite.report import Check, Report
 
-_COLOURS = {"pass": "green", "fail": "red", "error": "yellow"}
+_COLOURS = {"pass": "green", "fail": "red", "incomplete": "yellow", "error": "yellow"}
 
 
 def render(report: Report, console: Console) -> None:
@@ -83,6 +83,9 @@ def _conclusion(report: Report) -> Text:
     if summary["errors"]:
         text.append(f", {summary['errors']} could not be carried out")
     text.append(f" ({report.passes:.0f} forward passes, {report.seconds:.1f} s)")
+    for said in (report.error, report.incomplete):
+        if said is not None:
+            text.append(f"\n{said}", style="yellow")
     for accused in report.diagnosis:
         cause = f" ({accused['cause']})" if accused["cause"] else ""
         text.append(f"\nsuspect: {accused['component']}{cause}", style="bold")

@@ -1,6 +1,6 @@
 """The claims ledger joined with the properties that check it and the mutants that prove them.
 
-``python -m theodolite.properties.ledger`` prints docs/claims.md.
+docs/claims.md is made of it (`tox -e docs`).
 """
 
 from __future__ import annotations
@@ -106,8 +106,7 @@ def render_markdown() -> str:
     lines = [
         "# The claims ledger",
         "",
-        "Generated: change `properties/ledger.toml`, then run",
-        "`python -m theodolite.properties.ledger > docs/claims.md`.",
+        "Generated: change `properties/ledger.toml`, then run `tox -e docs`.",
         "",
         f"{len(ledger)} claims: {counts['checked']} checked, {counts['statistical']} statistical, "
         f"{counts['not_demonstrated']} not demonstrated. "
@@ -179,8 +178,3 @@ def _prose(claim: Claim) -> str:
 
 def _listed(names: list[str]) -> str:
     return "<br>".join(f"`{name.rpartition('::')[2]}`" for name in names) or "—"
-
-
-if __name__ == "__main__":
-    sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
-    sys.stdout.write(render_markdown())

@@ -49,12 +49,12 @@ def find_properties(folder: Path = PROPERTIES) -> list[PropertySource]:
     return [
         PropertySource(
             name=f"{path.relative_to(folder).as_posix()}::{name}",
-            claims=tuple(call.ids),
-            check=call.options.get("check"),
+            claims=tuple(call.ids[1:] if call.decorator == "check" else call.ids),
+            check=call.ids[0] if call.decorator == "check" else None,
             component=call.options.get("component"),
         )
         for path in sorted(folder.rglob("test_*.py"))
-        for name, _, call in _decorated(path, "claim")
+        for name, _, call in _decorated(path, "claim", "check")
     ]
 
 
@@ -68,7 +68,7 @@ def find_mutants(folder: Path = PROPERTIES / "mutants") -> list[MutantSource]:
         MutantSource(
             name=call.ids[0],
             claims=tuple(call.ids[1].split()),
-            component=call.options.get("component", components[call.of]),
+            component=call.options.get("component", components[call.decorator]),
             fault=" ".join(says.split()),
             source=call.options.get("source", "own"),
             equivalent=call.options.get("equivalent"),
@@ -81,7 +81,7 @@ def find_mutants(folder: Path = PROPERTIES / "mutants") -> list[MutantSource]:
 
 @dataclass(frozen=True)
 class _Call:
-    of: str
+    decorator: str
     ids: list[str]
     options: dict[str, Any]
 
@@ -120,7 +120,7 @@ def _functions(tree: ast.AST, prefix: str) -> Iterator[tuple[str, ast.FunctionDe
 def _read(node: ast.Call, path: Path) -> _Call:
     try:
         return _Call(
-            node.func.id if isinstance(node.func, ast.Name) else "",
+            ast.unparse(node.func),
             [ast.literal_eval(argument) for argument in node.args],
             {each.arg: ast.literal_eval(each.value) for each in node.keywords if each.arg},
         )

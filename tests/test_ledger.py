@@ -101,5 +101,5 @@ def test_the_table_is_there_without_torch():
 
 def test_the_document_is_current():
     assert DOCUMENT.read_text(encoding="utf-8") == render_markdown(), (
-        "docs/claims.md is stale: run `python -m theodolite.properties.ledger > docs/claims.md`"
+        "docs/claims.md is stale: run `tox -e docs`"
     )

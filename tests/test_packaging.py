@@ -59,7 +59,12 @@ def pytest_on(folder, *words):
 
 
 def test_pytest_audits_the_subject_that_it_is_told(folder):
-    words = ("--pyargs", "theodolite.properties.checks.test_causality", "-k", "later_token or prefix_are")
+    words = (
+        "--pyargs",
+        "theodolite.properties.checks.test_causality",
+        "-k",
+        "later_token or prefix_are",
+    )
     leaky = pytest_on(folder, *words, "--subject=leaky.py:Model")
     assert leaky.returncode == 1
     assert "tokens after a position do not change its logits" in leaky.stdout

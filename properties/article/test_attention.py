@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from theodolite.fixtures.judging.judgement import judge, judge_differs, require
-from theodolite.fixtures.oracles.attention_from_outside import Attention, attention_weights
 from theodolite.fixtures.judging.rounding import attention_error, row_sum_error, unit_roundoff
+from theodolite.fixtures.oracles.attention_from_outside import Attention, attention_weights
 from theodolite.fixtures.oracles.strategies import (
     AttentionShape,
     attention_shapes,
@@ -100,7 +100,7 @@ def test_the_mask_comes_before_softmax(
         bool((sums[..., :-1] < 1 - bound).all()),
         "zeroing later weights after softmax leaves every row but the last short of 1",
         measured=float(sums[..., :-1].max()),
-        bound=1 - bound,
+        at_most=1 - bound,
     )
     judge(sums[..., -1], 1.0, bound=bound, says="the last row sees everything and stays at 1")
     judge(

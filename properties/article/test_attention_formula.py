@@ -7,10 +7,10 @@ import torch
 import torch.nn.functional as F
 from hypothesis import strategies as st
 
-from theodolite.fixtures.oracles import formulas as oracle
 from theodolite.fixtures.judging.judgement import judge
-from theodolite.fixtures.oracles.attention_from_outside import Attention
 from theodolite.fixtures.judging.rounding import attention_error
+from theodolite.fixtures.oracles import formulas as oracle
+from theodolite.fixtures.oracles.attention_from_outside import Attention
 from theodolite.fixtures.oracles.strategies import (
     AttentionShape,
     attention_shapes,

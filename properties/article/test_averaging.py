@@ -7,9 +7,15 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from theodolite.fixtures.judging.judgement import judge, require
-from theodolite.fixtures.oracles.attention_from_outside import Attention
 from theodolite.fixtures.judging.rounding import attention_error, unit_roundoff
-from theodolite.fixtures.oracles.strategies import AttentionShape, attention_shapes, drawn, normal, seeds
+from theodolite.fixtures.oracles.attention_from_outside import Attention
+from theodolite.fixtures.oracles.strategies import (
+    AttentionShape,
+    attention_shapes,
+    drawn,
+    normal,
+    seeds,
+)
 from theodolite.properties import claim
 from theodolite.reference import averaging
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from theodolite.fixtures.judging.judgement import judge, judge_differs
-from theodolite.fixtures.oracles.attention_from_outside import Attention
 from theodolite.fixtures.judging.rounding import product_error, unit_roundoff
+from theodolite.fixtures.oracles.attention_from_outside import Attention
 from theodolite.fixtures.oracles.strategies import drawn, normal, permutations, seeds
 from theodolite.properties import claim
 from theodolite.reference import attention as reference_attention

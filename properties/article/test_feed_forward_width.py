@@ -7,8 +7,8 @@ from functools import partial
 import torch
 from hypothesis import strategies as st
 
-from theodolite.fixtures.oracles.cost import count_cost
 from theodolite.fixtures.judging.judgement import judge, require
+from theodolite.fixtures.oracles.cost import count_cost
 from theodolite.fixtures.oracles.strategies import drawn
 from theodolite.properties import claim
 from theodolite.reference import feed_forward as reference
@@ -65,7 +65,7 @@ def test_rounding_up_keeps_parity_within_the_step(width: int, multiple: int) -> 
         0 <= excess < 3 * width * multiple,
         "rounding up adds less than one step to the 8·d² parameters",
         measured=excess,
-        bound=3 * width * multiple,
+        at_most=3 * width * multiple,
         where=where,
         remedy="Round 8/3·d up, in whole numbers.",
         component="feed_forward",

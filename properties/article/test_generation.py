@@ -6,7 +6,6 @@ import torch
 from hypothesis import strategies as st
 
 from theodolite.fixtures.judging.judgement import judge, judge_differs, require
-from theodolite.fixtures.oracles.strategies import drawn, seeds
 from theodolite.fixtures.oracles.reference_stream import (
     Written,
     random_ids,
@@ -15,6 +14,7 @@ from theodolite.fixtures.oracles.reference_stream import (
     small_gpt,
     styles,
 )
+from theodolite.fixtures.oracles.strategies import drawn, seeds
 from theodolite.properties import claim
 from theodolite.reference import generation
 

@@ -9,8 +9,13 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from theodolite.fixtures.judging.judgement import judge
+from theodolite.fixtures.oracles.reference_stream import (
+    random_ids,
+    record_generation,
+    small_config,
+    small_gpt,
+)
 from theodolite.fixtures.oracles.strategies import drawn, seeds
-from theodolite.fixtures.oracles.reference_stream import random_ids, record_generation, small_config, small_gpt
 from theodolite.properties import claim
 from theodolite.reference import GPT
 

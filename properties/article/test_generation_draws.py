@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from theodolite.fixtures.judging.judgement import judge, require
-from theodolite.fixtures.oracles.strategies import drawn, normal, seeds
 from theodolite.fixtures.oracles.reference_stream import random_ids, small_config, small_gpt
+from theodolite.fixtures.oracles.strategies import drawn, normal, seeds
 from theodolite.properties import claim
 from theodolite.reference import GPT, generation
 
@@ -59,7 +59,7 @@ def _judge_draws(
         chance >= CHANCE,
         f"{says} (the chance of counts as far off as these)",
         measured=chance,
-        bound=CHANCE,
+        at_least=CHANCE,
         where=where | {"statistic": round(statistic, 1), "cells": len(counted)},
         remedy="softmax over the vocabulary, of the last position, one draw a row and step",
     )
@@ -81,7 +81,7 @@ def _require_power(logits: Tensor, draws: int, factor: float) -> None:
         chance < CHANCE,
         f"the test is sharp enough to refuse a temperature that is {factor - 1:.0%} too high",
         measured=chance,
-        bound=CHANCE,
+        at_most=CHANCE,
     )
 
 

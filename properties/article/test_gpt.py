@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from theodolite.fixtures.judging.judgement import judge, require
-from theodolite.fixtures.oracles.strategies import drawn, seeds
 from theodolite.fixtures.oracles.reference_stream import (
     blocks_of,
     random_ids,
@@ -20,6 +19,7 @@ from theodolite.fixtures.oracles.reference_stream import (
     styles,
     vary_norms,
 )
+from theodolite.fixtures.oracles.strategies import drawn, seeds
 from theodolite.properties import claim
 from theodolite.reference import GPTConfig, config, model, parameters
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from theodolite.fixtures.judging.judgement import judge, require
-from theodolite.fixtures.oracles.strategies import drawn, normal, seeds
 from theodolite.fixtures.oracles.reference_stream import random_ids, small_config, small_gpt, styles
+from theodolite.fixtures.oracles.strategies import drawn, normal, seeds
 from theodolite.properties import claim
 from theodolite.reference import config, loss
 
@@ -170,7 +170,7 @@ def test_untrained_logits_have_a_variance_of_a_third() -> None:
         7 * _standard_error(found) < 0.15 / 3,
         "the bound is narrower than an error of 15 % in the variance",
         measured=7 * _standard_error(found),
-        bound=0.15 / 3,
+        at_most=0.15 / 3,
     )
 
 
@@ -222,5 +222,5 @@ def test_the_articles_first_loss_is_one_of_these() -> None:
         3 * float(found.std()) < 0.25,
         "three spreads are less than a quarter of a nat",
         measured=3 * float(found.std()),
-        bound=0.25,
+        at_most=0.25,
     )

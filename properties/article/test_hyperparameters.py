@@ -101,7 +101,7 @@ def test_what_everybody_chooses_needs_no_advice(
         not said,
         "a shape within the table needs no advice",
         measured=len(said),
-        bound=0,
+        at_most=0,
         where={**choices, "said": said},
         component="parameters",
     )
@@ -118,7 +118,8 @@ def test_each_unusual_choice_is_named_with_the_usual_one(name: str) -> None:
         len(said) == 1,
         "an unusual choice gets one sentence of advice",
         measured=len(said),
-        bound=1,
+        at_least=1,
+        at_most=1,
         where=where,
         component="parameters",
     )
@@ -221,7 +222,8 @@ def test_quiz_5_at_width_4096(choice: Choices, *, usual: bool) -> None:
         (not said) == usual,
         "the advice tells the mainstream answers of the quiz from the others",
         measured=len(said),
-        bound=float(not usual),
+        at_least=float(not usual),
+        at_most=float(not usual),
         where={"choice": choice or "as LLaMA-2 7B", "said": said},
         component="parameters",
     )

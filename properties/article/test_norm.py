@@ -8,8 +8,8 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from theodolite.fixtures.oracles import formulas as oracle
 from theodolite.fixtures.judging.judgement import judge, judge_differs, require
+from theodolite.fixtures.oracles import formulas as oracle
 from theodolite.fixtures.oracles.strategies import drawn, normal, seeds
 from theodolite.properties import claim
 

@@ -7,8 +7,8 @@ import dataclasses
 import torch
 from torch import nn
 
-from theodolite.fixtures.oracles.cost import Cost, count_cost
 from theodolite.fixtures.judging.judgement import judge, require
+from theodolite.fixtures.oracles.cost import Cost, count_cost
 from theodolite.fixtures.oracles.strategies import normal
 from theodolite.properties import claim
 from theodolite.reference import GPT, GPTConfig, block, config, norm
@@ -44,7 +44,7 @@ def test_norms_take_a_negligible_share_of_the_operations() -> None:
         shares[128] < 0.01,
         "two norms take less than a hundredth of the operations of their block",
         measured=shares[128],
-        bound=0.01,
+        at_most=0.01,
         remedy="a mean of squares takes d multiplications, not d²",
     )
     judge(
@@ -71,7 +71,7 @@ def test_a_norm_reads_and_writes_every_activation_for_little_work() -> None:
         norms.flops / norms.moved < 1,
         "a norm makes less than one operation for each element that it moves",
         measured=norms.flops / norms.moved,
-        bound=1,
+        at_most=1,
     )
     require(
         norms.moved / whole.moved > 10 * norms.flops / whole.flops,
@@ -103,7 +103,7 @@ def test_rms_norm_makes_one_reduction_where_layer_norm_makes_two() -> None:
             more >= least,
             f"the second reduction and its centring cost further {what} of every activation",
             measured=more / x.numel(),
-            bound=least / x.numel(),
+            at_least=least / x.numel(),
         )
 
 

@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from hypothesis import strategies as st
 from torch import Tensor
 
-from theodolite.fixtures.oracles import formulas as oracle
 from theodolite.fixtures.judging.judgement import judge, judge_differs
+from theodolite.fixtures.oracles import formulas as oracle
 from theodolite.fixtures.oracles.strategies import drawn, normal, seeds
 from theodolite.properties import claim
 from theodolite.reference import norm as reference

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from theodolite.fixtures.judging.judgement import judge, judge_differs
-from theodolite.fixtures.oracles.attention_from_outside import Attention
 from theodolite.fixtures.judging.rounding import attention_error
+from theodolite.fixtures.oracles.attention_from_outside import Attention
 from theodolite.fixtures.oracles.strategies import (
     AttentionShape,
     drawn,

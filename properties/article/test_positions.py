@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from theodolite.fixtures.judging.judgement import judge, judge_differs, require
-from theodolite.fixtures.oracles.rotation_matrix import rotation_error
 from theodolite.fixtures.judging.rounding import score_error
+from theodolite.fixtures.oracles.rotation_matrix import rotation_error
 from theodolite.fixtures.oracles.strategies import drawn, offsets, positions
 from theodolite.properties import claim
 from theodolite.reference import attention, model, rotary
@@ -108,7 +108,7 @@ def test_sinusoidal_positions_are_fixed() -> None:
         not held,
         "sinusoidal positions hold nothing that training changes",
         measured=len(held),
-        bound=0,
+        at_most=0,
         where={"held": held},
         component="position",
     )
@@ -166,7 +166,8 @@ def test_each_position_has_one_learned_vector() -> None:
         count == 16 * 24,
         "there is one learned vector of C numbers for each position",
         measured=count,
-        bound=16 * 24,
+        at_least=16 * 24,
+        at_most=16 * 24,
         component="position",
     )
     read = module(torch.tensor([3, 5])).sum()

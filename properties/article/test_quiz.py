@@ -13,9 +13,15 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from theodolite.fixtures.anatomy.shape_advice import advice
 from theodolite.fixtures.judging.judgement import judge, judge_differs, require
-from theodolite.fixtures.oracles.attention_from_outside import Attention
 from theodolite.fixtures.judging.rounding import attention_error, unit_roundoff
-from theodolite.fixtures.oracles.strategies import AttentionShape, drawn, normal, query_key_value, seeds
+from theodolite.fixtures.oracles.attention_from_outside import Attention
+from theodolite.fixtures.oracles.strategies import (
+    AttentionShape,
+    drawn,
+    normal,
+    query_key_value,
+    seeds,
+)
 from theodolite.properties import claim
 from theodolite.reference import attention, config, feed_forward, model, norm, rotary
 
@@ -132,7 +138,8 @@ def test_quiz_3_the_gated_width_is_eight_thirds() -> None:
             (three == two) == (factor == Fraction(8, 3)),
             "three matrices hold what two of 4·d do at d_ff = 8/3·d, and at no other option",
             measured=float(three),
-            bound=float(two),
+            at_least=float(two),
+            at_most=float(two),
             where={"d_ff/d": str(factor)},
             component="feed_forward",
         )

@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from theodolite.fixtures.judging.judgement import judge, require
-from theodolite.fixtures.oracles.strategies import drawn, normal, seeds
 from theodolite.fixtures.oracles.reference_stream import (
     random_ids,
     record_stream,
@@ -16,6 +15,7 @@ from theodolite.fixtures.oracles.reference_stream import (
     styles,
     vary_norms,
 )
+from theodolite.fixtures.oracles.strategies import drawn, normal, seeds
 from theodolite.properties import claim
 from theodolite.reference import GPT
 
@@ -111,14 +111,14 @@ def test_under_pre_norm_the_stream_grows_with_depth() -> None:
             bool(rise > 0),
             "every quarter of the depth raises the RMS of a pre-norm stream",
             measured=float(rise),
-            bound=0,
+            at_least=0,
             where={"quarter": quarter + 1},
         )
     require(
         bool(rms[-1] > 1.25 * rms[0]),
         "24 pre-norm blocks raise the RMS of the stream by more than a quarter",
         measured=float(rms[-1] / rms[0]),
-        bound=1.25,
+        at_least=1.25,
         remedy="is the trunk rescaled on its way?",
     )
     judge(

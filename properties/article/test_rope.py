@@ -10,8 +10,8 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from theodolite.fixtures.oracles import formulas as oracle
 from theodolite.fixtures.judging.judgement import judge, judge_differs, not_applicable, require
+from theodolite.fixtures.oracles import formulas as oracle
 from theodolite.fixtures.oracles.rotation_matrix import (
     Rope,
     channel_pairs,
@@ -141,7 +141,7 @@ def test_nothing_is_learned(rope: Rope) -> None:
         not learned,
         "a rotary embedding has no learnable parameter",
         measured=float(len(learned)),
-        bound=0.0,
+        at_most=0.0,
         where={"parameters": learned},
         remedy="Keep frequencies and tables in buffers.",
     )

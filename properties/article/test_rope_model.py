@@ -12,8 +12,8 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from theodolite.fixtures.oracles import formulas as oracle
 from theodolite.fixtures.judging.judgement import judge, judge_differs, require
+from theodolite.fixtures.oracles import formulas as oracle
 from theodolite.fixtures.oracles.rotation_matrix import rotation_error
 from theodolite.fixtures.oracles.strategies import drawn
 from theodolite.properties import claim
@@ -57,7 +57,8 @@ def test_queries_and_keys_of_every_layer_are_turned_and_values_are_not(pairing: 
         len(calls) == LAYERS,
         "every layer attends",
         measured=len(calls),
-        bound=LAYERS,
+        at_least=LAYERS,
+        at_most=LAYERS,
         component="rope",
     )
     for layer, call in enumerate(calls):

@@ -86,7 +86,7 @@ def test_the_module_holds_nothing_to_learn() -> None:
             not held,
             "a rotary embedding learns nothing and saves nothing",
             measured=float(len(held)),
-            bound=0.0,
+            at_most=0.0,
             where={"length": length},
             component="rope",
         )

@@ -11,9 +11,15 @@ from hypothesis import strategies as st
 from torch import Generator, Tensor
 
 from theodolite.fixtures.judging.judgement import judge, judge_differs, require
-from theodolite.fixtures.oracles.attention_from_outside import Attention, attention_weights
 from theodolite.fixtures.judging.rounding import attention_error, score_error, unit_roundoff
-from theodolite.fixtures.oracles.strategies import AttentionShape, attention_shapes, drawn, normal, seeds
+from theodolite.fixtures.oracles.attention_from_outside import Attention, attention_weights
+from theodolite.fixtures.oracles.strategies import (
+    AttentionShape,
+    attention_shapes,
+    drawn,
+    normal,
+    seeds,
+)
 from theodolite.properties import claim
 from theodolite.reference import attention as reference
 
@@ -144,7 +150,7 @@ def test_entropy_falls_with_the_factor(keys: int, seed: int) -> None:
         bool((falls[still_spread] > 0).all()),
         "a larger factor gives a softmax of lower entropy",
         measured=float(falls[still_spread].min()) if still_spread.any() else None,
-        bound=0.0,
+        at_least=0.0,
         remedy="is anything done to the scores that takes their scale away?",
     )
     equal = factors[:, None].expand(-1, keys) * scores[0]
@@ -176,7 +182,7 @@ def test_saturation_starves_the_gradient() -> None:
             wide < 0.75 * narrow,
             "without scaling, four times the width about halves the gradient through softmax",
             measured=wide / narrow,
-            bound=0.75,  # a half, and four standard errors of 0.06 at the largest width
+            at_most=0.75,  # a half, and four standard errors of 0.06 at the largest width
             where={"width": width},
         )
     judge(

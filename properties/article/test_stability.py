@@ -89,7 +89,7 @@ def test_z_loss_is_the_mean_square_of_log_sum_exp(seed: int, size: float) -> Non
         0 < lower.item() < before,
         "going down its gradient brings log-sum-exps nearer to 0",
         measured=lower.item(),
-        bound=before,
+        at_most=before,
         component="loss",
     )
 
@@ -114,7 +114,7 @@ def test_qk_norm_bounds_scores_whatever_the_weights(rotary: bool, seed: int, exp
         largest[True] <= limit,
         "with norms on queries and keys no score passes √d_head",
         measured=largest[True],
-        bound=limit,
+        at_most=limit,
         where=where,
         remedy="Both queries and keys need the norm, over the channels of each head.",
         component="norm",
@@ -161,7 +161,7 @@ def test_soft_cap_is_bounded_and_near_the_identity(seed: int, cap: float, size: 
         bool((capped.abs() <= cap).all()),
         "a soft-capped score never passes the cap",
         measured=float(capped.abs().max()),
-        bound=cap,
+        at_most=cap,
         where=where,
         component="scale",
     )
@@ -195,7 +195,7 @@ def test_soft_cap_keeps_the_order(cap: float) -> None:
         bool((steps > 0).all()),
         "a larger score stays larger under the cap",
         measured=float(steps.min()),
-        bound=0.0,
+        at_least=0.0,
         where={"cap": cap, "x": float(x[int(steps.argmin())])},
         component="scale",
     )
@@ -216,7 +216,7 @@ def test_the_model_caps_scores_and_logits() -> None:
         float(logits.abs().max()) <= 0.5,
         "no logit passes the cap",
         measured=float(logits.abs().max()),
-        bound=0.5,
+        at_most=0.5,
         component="scale",
     )
     query, key = normal(2, 1, 1, 7, 10, seed=0, scale=10.0)
@@ -244,7 +244,7 @@ def test_softmax_is_sensitive_to_the_scale_of_its_input(seed: int) -> None:
         bool((entropies[1] > entropies[4]).all() and (entropies[4] > entropies[16]).all()),
         "the larger its input, the nearer softmax is to one-hot",
         measured=float((entropies[16] / entropies[1]).max()),
-        bound=1.0,
+        at_most=1.0,
         component="softmax",
     )
     judge(
@@ -266,7 +266,7 @@ def test_softmax_is_sensitive_to_the_scale_of_its_input(seed: int) -> None:
             largest <= most + 50 * UNIT,
             f"under {name} no key takes all the weight, however large the scores would have been",
             measured=largest,
-            bound=most,
+            at_most=most + 50 * UNIT,
             component=part,
         )
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from theodolite.fixtures.oracles.corpus import Chain, unigram_entropy
 from theodolite.fixtures.judging.judgement import judge, require
+from theodolite.fixtures.oracles.corpus import Chain, unigram_entropy
 from theodolite.fixtures.oracles.small_trainings import (
     luck,
     shifted,
@@ -35,7 +35,7 @@ def test_sixty_steps_go_below_the_unigram_entropy_of_the_story(seed: int) -> Non
         loss < bound,
         "validation loss falls below the unigram entropy of the text",
         measured=loss,
-        bound=bound,
+        at_most=bound,
         where={"seed": seed, "steps": 60},
         remedy="are gradients taken of this step's loss, applied to all weights, and is each "
         "position's target the token after it?",
@@ -65,7 +65,7 @@ def test_no_training_goes_below_the_entropy_of_the_language(seed: int) -> None:
         loss > bound,
         "the loss is not below that of the chances with which the text was drawn",
         measured=loss,
-        bound=bound,
+        at_least=bound,
         where={"seed": seed},
         remedy="can a position see its own target: in the input, or through the mask?",
     )
@@ -74,7 +74,7 @@ def test_no_training_goes_below_the_entropy_of_the_language(seed: int) -> None:
         loss < halfway,
         "the loss comes half of the way from the unigram entropy to that of the language",
         measured=loss,
-        bound=halfway,
+        at_most=halfway,
         where={"seed": seed},
         remedy="are gradients taken of this step's loss, and applied to all weights?",
     )
@@ -128,7 +128,7 @@ def test_one_batch_can_be_learned_by_heart(seed: int) -> None:
         loss < 0.3,
         "one batch is learned by heart",
         measured=loss,
-        bound=0.3,
+        at_most=0.3,
         where={"seed": seed, "steps": 100},
         remedy="what stops the model from fitting even this?",
     )

@@ -39,7 +39,7 @@ def test_the_gated_form_trains_no_worse_than_relu_with_as_many_parameters() -> N
         worse < ABOUT_AS_WELL,
         "at equal parameters SwiGLU's validation loss is not above ReLU's",
         measured=worse,
-        bound=ABOUT_AS_WELL,
+        at_most=ABOUT_AS_WELL,
         where={"seeds": len(SEEDS), "steps": 100},
         remedy="do both branches reach the output, and does a gradient reach both?",
     )
@@ -52,7 +52,7 @@ def test_rmsnorm_trains_about_as_well_as_layernorm() -> None:
         abs(apart) < ABOUT_AS_WELL,
         "validation losses with RMSNorm and with LayerNorm are about the same",
         measured=abs(apart),
-        bound=ABOUT_AS_WELL,
+        at_most=ABOUT_AS_WELL,
         where={"seeds": len(SEEDS), "steps": 100},
         remedy="does a gradient pass through the norm's denominator?",
     )
@@ -88,11 +88,11 @@ def test_deep_post_norm_needs_a_warm_up_and_deep_pre_norm_does_not() -> None:
         post > pre + 0.1,
         "without warm-up, sixteen post-norm layers learn less than sixteen pre-norm layers",
         measured=post - pre,
-        bound=0.1,
+        at_least=0.1,
     )
     require(
         post > warmed + 0.05,
         "with a warm-up, the same post-norm layers learn more",
         measured=post - warmed,
-        bound=0.05,
+        at_least=0.05,
     )

@@ -8,9 +8,9 @@ import pytest
 import torch
 from hypothesis import strategies as st
 
+from theodolite.fixtures.judging.judgement import judge, require
 from theodolite.fixtures.oracles.corpus import Recall, Uniform
 from theodolite.fixtures.oracles.cost import count_cost
-from theodolite.fixtures.judging.judgement import judge, require
 from theodolite.fixtures.oracles.small_trainings import (
     luck,
     small_gpt,
@@ -61,7 +61,7 @@ def test_a_bigram_table_learns_that_u_follows_q() -> None:
         chance > 0.9,
         "after training, u is expected after q",
         measured=chance,
-        bound=0.9,
+        at_least=0.9,
     )
 
 
@@ -88,14 +88,14 @@ def test_only_a_model_that_looks_back_can_recall() -> None:
         losses["bigram"] > bound,
         "a bigram table cannot know an answer that stands further back",
         measured=losses["bigram"],
-        bound=bound,
+        at_least=bound,
         remedy="does it read anything but the current token?",
     )
     require(
         losses["gpt"] < 0.1 * math.log(4),
         "a GPT looks the answer up",
         measured=losses["gpt"],
-        bound=0.1 * math.log(4),
+        at_most=0.1 * math.log(4),
         remedy="does attention reach back past its own block of tokens?",
     )
 
@@ -119,7 +119,7 @@ def test_on_uniform_tokens_only_an_unmasked_model_goes_below_ln_v(
         honest > bound,
         "a causal model's loss on uniform tokens is not below ln V",
         measured=honest,
-        bound=bound,
+        at_least=bound,
         where={"seed": seed},
         remedy="does a position see the token that it is to predict?",
     )
@@ -135,7 +135,7 @@ def test_on_uniform_tokens_only_an_unmasked_model_goes_below_ln_v(
         cheating < 0.5 * math.log(V),
         "without the mask, the same model learns to read its answers",
         measured=cheating,
-        bound=0.5 * math.log(V),
+        at_most=0.5 * math.log(V),
         where={"seed": seed},
         remedy="without a mask attention should reach the next token",
     )

@@ -9,8 +9,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from theodolite.fixtures.oracles.corpus import story
 from theodolite.fixtures.judging.judgement import judge, require
+from theodolite.fixtures.oracles.corpus import story
 from theodolite.fixtures.oracles.small_trainings import small_gpt, story_parts
 from theodolite.properties import claim
 from theodolite.reference import checkpoint, training

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 import torch
 from torch import Tensor, nn
 
 from theodolite.fixtures.anatomy.blocks import blocks_in, last_of, passed
-from theodolite.fixtures.subject.declarations import expanded
-from theodolite.fixtures.recording.module_calls import Inside, ModuleCall, is_inside
-from theodolite.fixtures.judging.judgement import judge, not_applicable, require
 from theodolite.fixtures.anatomy.kinds import is_norm
+from theodolite.fixtures.judging.judgement import judge, not_applicable, require
+from theodolite.fixtures.recording.module_calls import Inside, ModuleCall, is_inside
+from theodolite.fixtures.subject.declarations import expanded
 from theodolite.fixtures.subject.view import View
-from theodolite.properties import claim
-
-sharpened = pytest.mark.parametrize("view", ["sharpened"], indirect=True)
+from theodolite.properties import check
 
 _LARGER = 8.0
 
 
-@sharpened
-@claim("RES-5", "GPT-1", check="assembly.final_norm", component="norm")
+@check("assembly.final_norm", "RES-5", "GPT-1", component="norm", views=("sharpened",))
 def test_the_head_reads_a_normalised_stream(view: View) -> None:
     """Eight times the last block's output gives the same logits: a norm stands before the head.
 
@@ -76,8 +72,7 @@ def test_the_head_reads_a_normalised_stream(view: View) -> None:
     )
 
 
-@sharpened
-@claim("GPT-1", check="assembly.order", component="residual")
+@check("assembly.order", "GPT-1", component="residual", views=("sharpened",))
 def test_blocks_run_in_order_each_on_what_the_one_before_gave(view: View) -> None:
     """Embedding, block 0, block 1 ...: each block is given its predecessor's output."""
     blocks, inside = blocks_in(view)

@@ -8,7 +8,7 @@ from torch import Tensor
 from theodolite.fixtures.judging.judgement import judge
 from theodolite.fixtures.relations.blame import accuse, first_difference
 from theodolite.fixtures.subject.view import View
-from theodolite.properties import claim
+from theodolite.properties import check
 
 _KEPT = 1
 AXES = ("row", "position", "token")
@@ -19,7 +19,7 @@ REMEDY = (
 )
 
 
-@claim("AUD-3", check="batch.independence", component="batch")
+@check("batch.independence", "AUD-3", component="batch", rows="mixed")
 def test_a_row_does_not_depend_on_the_other_rows(view: View) -> None:
     """Change the rows around one: its logits stay; alone, it gives the same again."""
     ids = view.random_ids(3)
@@ -38,7 +38,7 @@ def test_a_row_does_not_depend_on_the_other_rows(view: View) -> None:
     )
 
 
-@claim("AUD-3", check="batch.order", component="batch")
+@check("batch.order", "AUD-3", component="batch", rows="mixed")
 def test_permuting_the_rows_permutes_the_logits(view: View) -> None:
     """The order of the rows in a batch does not matter."""
     ids = view.random_ids(3)

@@ -11,15 +11,15 @@ from hypothesis import example
 from hypothesis import strategies as st
 from torch import Tensor
 
-from theodolite.fixtures.serving.cache_suspects import suspect
-from theodolite.fixtures.serving.driver import Driver, driver_of, placed
 from theodolite.fixtures.errors import SubjectError
 from theodolite.fixtures.judging.judgement import PropertyFailure, judge, not_applicable, require
-from theodolite.fixtures.serving.padding import far
 from theodolite.fixtures.oracles.strategies import drawn
+from theodolite.fixtures.serving.cache_suspects import suspect
+from theodolite.fixtures.serving.driver import Driver, driver_of, placed
+from theodolite.fixtures.serving.padding import far
 from theodolite.fixtures.subject.subject import refuses
 from theodolite.fixtures.subject.view import View
-from theodolite.properties import claim
+from theodolite.properties import check
 
 AXES = ("row", "position", "token")
 _LONG = 48
@@ -51,15 +51,15 @@ def sound(driver: Driver) -> Driver:
     """A driver that reads one batch aright: then what goes wrong lies between batches."""
     view = driver.view
     fresh = replace(driver, model=view.copy()) if driver.decoder.inside else driver
-    for check, pieces in (("steps", [5] + [1] * 8), ("chunks", [5, 2, 3, 2, 1])):
+    for kind, pieces in (("steps", [5] + [1] * 8), ("chunks", [5, 2, 3, 2, 1])):
         fitting = _fitting(pieces, view.length)
         ids = view.random_ids(driver.batch, sum(fitting), seed=2)
         try:
             found, wanted = placed(fresh.read_in(ids, fitting), view.logits(ids))
         except (SubjectError, PropertyFailure):
             found = wanted = torch.full((1,), torch.nan)
-        if far(found, wanted, view.relation_bound) and (check == "steps" or _accepts(fresh)):
-            not_applicable(f"not judged: one batch alone is read wrongly (see cache.{check})")
+        if far(found, wanted, view.relation_bound) and (kind == "steps" or _accepts(fresh)):
+            not_applicable(f"not judged: one batch alone is read wrongly (see cache.{kind})")
     return driver
 
 
@@ -74,8 +74,16 @@ def _accepts(driver: Driver) -> bool:
     return True
 
 
-@pytest.mark.parametrize("view", ["as given", "sharpened"], indirect=True)
-@claim("AUD-6", "GEN-4", check="cache.steps", component="cache")
+@check(
+    "cache.steps",
+    "AUD-6",
+    "GEN-4",
+    component="cache",
+    views=(
+        "as given",
+        "sharpened",
+    ),
+)
 def test_reading_token_by_token_gives_the_logits_of_the_full_forward(driver: Driver) -> None:
     """A prompt of one token, and one of several; then one token at a time."""
     length = driver.view.length
@@ -83,16 +91,23 @@ def test_reading_token_by_token_gives_the_logits_of_the_full_forward(driver: Dri
         _judge_pieces(driver, [prompt] + [1] * (length - prompt))
 
 
-@pytest.mark.parametrize("view", ["as given", "sharpened"], indirect=True)
-@claim("AUD-6", "GEN-4", check="cache.chunks", component="cache")
+@check(
+    "cache.chunks",
+    "AUD-6",
+    "GEN-4",
+    component="cache",
+    views=(
+        "as given",
+        "sharpened",
+    ),
+)
 def test_reading_in_chunks_gives_the_logits_of_the_full_forward(driver: Driver) -> None:
     """Chunks of 2, 3 and 5 tokens behind a prompt, and single tokens after them."""
     for pieces in ([2, 3, 5, 1, 2], [5, 2, 2, 3, 1], [1, 5, 5, 2]):
         _judge_pieces(driver, _fitting(pieces, driver.view.length))
 
 
-@pytest.mark.parametrize("view", ["sharpened"], indirect=True)
-@claim("AUD-6", "GEN-4", check="cache.long", component="cache")
+@check("cache.long", "AUD-6", "GEN-4", component="cache", views=("sharpened",))
 def test_a_long_prompt_is_read_on_like_a_short_one(driver: Driver) -> None:
     """Beyond every window of a small model, up to its longest input; that it may refuse at once."""
     view = driver.view
@@ -103,8 +118,7 @@ def test_a_long_prompt_is_read_on_like_a_short_one(driver: Driver) -> None:
     _judge_pieces(driver, [length - 4, 1, 1, 1, 1], may_refuse=True)
 
 
-@pytest.mark.parametrize("view", ["sharpened"], indirect=True)
-@claim("AUD-6", "GEN-4", check="cache.turns", component="cache")
+@check("cache.turns", "AUD-6", "GEN-4", component="cache", views=("sharpened",))
 def test_two_batches_read_in_turn_know_nothing_of_each_other(sound: Driver) -> None:
     """A cache is used and left; then two are read in turn, or, inside a model, one by one."""
     driver, view, length = sound, sound.view, sound.view.length
@@ -135,8 +149,7 @@ def test_two_batches_read_in_turn_know_nothing_of_each_other(sound: Driver) -> N
         )
 
 
-@pytest.mark.parametrize("view", ["sharpened"], indirect=True)
-@claim("AUD-6", check="cache.programs", component="cache")
+@check("cache.programs", "AUD-6", component="cache", views=("sharpened",))
 @example(program=EVERYTHING)
 @drawn(max_examples=8, program=st.lists(OPERATIONS, min_size=2, max_size=10))
 def test_any_sequence_of_operations_gives_the_logits_of_the_full_forward(

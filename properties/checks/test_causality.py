@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from theodolite.fixtures.recording.embedding import EmbeddingProbe
 from theodolite.fixtures.judging.judgement import judge, not_applicable, require
+from theodolite.fixtures.judging.tolerances import GRADIENT
+from theodolite.fixtures.oracles.strategies import drawn
+from theodolite.fixtures.recording.embedding import EmbeddingProbe
 from theodolite.fixtures.relations.blame import Guilty, apart, leak_of, length_fault
 from theodolite.fixtures.relations.changed_tokens import changed_after, influence
-from theodolite.fixtures.oracles.strategies import drawn
 from theodolite.fixtures.subject.view import View
-from theodolite.properties import claim
+from theodolite.properties import check
 
-EVERYWHERE = ("as given", "sharpened", "train mode", "all-ones mask", "amplified", "other backend")
-# Another length rounds differently, and amplified scores amplify that: exactness needs one shape.
-DETERMINISTIC = ("as given", "sharpened", "all-ones mask", "other backend")
-DIFFERENTIABLE = ("as given", "sharpened", "train mode", "all-ones mask", "other backend")
 AXES = ("row", "position")
-GRADIENT = 1e-5
-"""Of the largest gradient: as for `theodolite.fixtures.subject.view.LEAK`, exactly 0 in dense models."""
 
 REMEDY = {
     "as given": "is the mask applied, on the key axis, before softmax?",
@@ -33,8 +27,19 @@ REMEDY = {
 }
 
 
-@pytest.mark.parametrize("view", EVERYWHERE, indirect=True)
-@claim("ATT-4", check="causality.perturb", component="mask")
+@check(
+    "causality.perturb",
+    "ATT-4",
+    component="mask",
+    views=(
+        "as given",
+        "sharpened",
+        "train mode",
+        "all-ones mask",
+        "amplified",
+        "other backend",
+    ),
+)
 def test_a_later_token_never_changes_an_earlier_logit(view: View) -> None:
     """Change every token after a cut, at each cut at once; logits up to the cut stay."""
     cuts = torch.arange(view.length - 1) if view.length > 1 else torch.tensor([])
@@ -44,7 +49,7 @@ def test_a_later_token_never_changes_an_earlier_logit(view: View) -> None:
     _judge_agreement(view, ids, changed, agreeing)
 
 
-@claim("ATT-4", check="causality.shapes", component="mask")
+@check("causality.shapes", "ATT-4", component="mask")
 @drawn(max_examples=8, length=st.integers(2, 24), batch=st.integers(1, 3), seed=st.integers(0, 99))
 def test_causality_holds_at_every_length(view: View, length: int, batch: int, seed: int) -> None:
     """Whatever the length, a change of the second half leaves the first half alone."""
@@ -57,8 +62,18 @@ def test_causality_holds_at_every_length(view: View, length: int, batch: int, se
     _judge_agreement(view, ids, changed, agreeing)
 
 
-@pytest.mark.parametrize("view", DETERMINISTIC, indirect=True)
-@claim("ATT-4", "AUD-2", check="causality.prefix", component="mask")
+@check(
+    "causality.prefix",
+    "ATT-4",
+    "AUD-2",
+    component="mask",
+    views=(
+        "as given",
+        "sharpened",
+        "all-ones mask",
+        "other backend",
+    ),
+)
 def test_logits_of_a_prefix_are_the_prefix_of_the_logits(view: View) -> None:
     """Cut the sequence short, at odd and even lengths: what remains gives the same logits."""
     if view.subject.convention.only_length is not None:
@@ -87,13 +102,23 @@ def test_logits_of_a_prefix_are_the_prefix_of_the_logits(view: View) -> None:
         )
 
 
-@pytest.mark.parametrize("view", DIFFERENTIABLE, indirect=True)
-@claim("ATT-4", check="causality.gradient", component="mask")
+@check(
+    "causality.gradient",
+    "ATT-4",
+    component="mask",
+    views=(
+        "as given",
+        "sharpened",
+        "train mode",
+        "all-ones mask",
+        "other backend",
+    ),
+)
 def test_no_gradient_flows_from_a_logit_to_a_later_token(view: View) -> None:
     """The gradient of position t with respect to embeddings after t is exactly 0."""
     length = view.length
     ids = view.random_ids(1).expand(length, -1)
-    with EmbeddingProbe(view, ids) as probe:
+    with EmbeddingProbe(view.model, ids) as probe:
         logits = view.logits(ids, gradient=True)
     embedded = probe.output
     if embedded is None or not logits.requires_grad:
@@ -123,8 +148,7 @@ def test_no_gradient_flows_from_a_logit_to_a_later_token(view: View) -> None:
     )
 
 
-@claim("ATT-5", check="causality.past", component="attention")
-@pytest.mark.parametrize("view", ["sharpened"], indirect=True)
+@check("causality.past", "ATT-5", component="attention", views=("sharpened",))
 def test_every_earlier_token_changes_later_logits(view: View) -> None:
     """The control: change one token, and logits after it move, from the first to the last.
 
@@ -154,7 +178,7 @@ def test_every_earlier_token_changes_later_logits(view: View) -> None:
             condition=False,
             says="every earlier token changes every later logit",
             measured=float(len(dead)),
-            bound=0.0,
+            at_most=0.0,
             where={"view": view.name, "token": token, "position": position},
             remedy="is the mask too strict (aligned to the wrong corner), or a key overwritten?",
             cause="past-hidden",

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from theodolite.fixtures.anatomy.attention import AttentionAnatomy
+from theodolite.fixtures.anatomy.measure import anatomy_of
 from theodolite.fixtures.anatomy.window import sight_over
-from theodolite.fixtures.subject.declarations import expanded
 from theodolite.fixtures.judging.judgement import judge, not_applicable, require
+from theodolite.fixtures.subject.declarations import expanded
 from theodolite.fixtures.subject.subject import Subject
-from theodolite.properties import claim
+from theodolite.properties import check
 
 SAME = 2e-3
 """Relative distance of a measured number from a declared one.
@@ -26,7 +27,7 @@ Scales are slopes of float32 scores and good to 1e-5, rotary frequencies to 1e-6
 HALF = 1e-2
 
 
-@claim("SCL-5", check="declared.scale", component="scale")
+@check("declared.scale", "SCL-5", component="scale")
 def test_the_declared_scale_is_the_real_one(subject: Subject) -> None:
     declared = _declared(subject, "scale")
     for place, layer, value in _by_layer(subject, declared, "scale"):
@@ -34,7 +35,7 @@ def test_the_declared_scale_is_the_real_one(subject: Subject) -> None:
         _near(subject, measured, value, "scores are q·k times the declared scale", place, "scale")
 
 
-@claim("ATT-2", check="declared.window", component="window")
+@check("declared.window", "ATT-2", component="window")
 def test_the_declared_window_is_the_real_one(subject: Subject) -> None:
     declared = _declared(subject, "window")
     widest = max((w for w in _flat(declared) if w is not None), default=0)
@@ -49,7 +50,8 @@ def test_the_declared_window_is_the_real_one(subject: Subject) -> None:
             sight.window == value and sight.chunk == chunk,
             f"queries see {_keys(value)}, as {_source(subject, 'window')}",
             measured=sight.window,
-            bound=value,
+            at_least=value,
+            at_most=value,
             where={**place, "module": layer.module},
             remedy=f"Measured: {_keys(sight.window)}. Does the window reach the attention on every "
             "backend, and does it count the query itself?",
@@ -57,7 +59,7 @@ def test_the_declared_window_is_the_real_one(subject: Subject) -> None:
         )
 
 
-@claim("STAB-3", check="declared.soft_cap", component="scale")
+@check("declared.soft_cap", "STAB-3", component="scale")
 def test_the_declared_soft_cap_is_the_real_one(subject: Subject) -> None:
     declared = _declared(subject, "soft_cap")
     for place, layer, value in _by_layer(subject, declared, "soft_cap"):
@@ -66,16 +68,17 @@ def test_the_declared_soft_cap_is_the_real_one(subject: Subject) -> None:
             or bool(value and layer.soft_cap and abs(layer.soft_cap / value - 1) <= SAME),
             f"scores are capped at {value}, as {_source(subject, 'soft_cap')}",
             measured=layer.soft_cap,
-            bound=value,
+            at_least=value,
+            at_most=value,
             where={**place, "module": layer.module},
             remedy=f"Measured: {layer.soft_cap or 'no cap'}. Is the cap passed to this backend?",
             cause="soft-cap-ignored" if layer.soft_cap is None else "soft-cap-differs",
         )
 
 
-@claim("ROPE-4", "POS-2", check="declared.positions", component="position")
+@check("declared.positions", "ROPE-4", "POS-2", component="position")
 def test_positions_enter_as_declared(subject: Subject) -> None:
-    declared, anatomy = _declared(subject, "positions"), subject.anatomy
+    declared, anatomy = _declared(subject, "positions"), anatomy_of(subject)
     said = _source(subject, "positions")
     if declared in ("learned", "sinusoidal"):
         measured = _read(anatomy.embedded_positions, anatomy.unread, "embedded_positions")
@@ -88,7 +91,7 @@ def test_positions_enter_as_declared(subject: Subject) -> None:
         _equal(anatomy.positions, "none", f"there are no positions, as {said}", {}, "positions")
 
 
-@claim("ROPE-3", check="declared.rope", component="rope")
+@check("declared.rope", "ROPE-3", component="rope")
 def test_the_rotation_is_as_declared(subject: Subject) -> None:
     """Width, pairing, base, each frequency, and the length of what is rotated."""
     known = expanded(subject.declarations)
@@ -125,9 +128,9 @@ def test_the_rotation_is_as_declared(subject: Subject) -> None:
             _near(subject, rotary.frequencies, value, says, place, "rope_frequencies")
 
 
-@claim("AUD-9", check="declared.tied", component="tying")
+@check("declared.tied", "AUD-9", component="tying")
 def test_embedding_and_head_are_tied_as_declared(subject: Subject) -> None:
-    declared, measured = _declared(subject, "tied"), subject.anatomy.tied
+    declared, measured = _declared(subject, "tied"), anatomy_of(subject).tied
     if measured is None:
         not_applicable("embedding or head are no tables of their own")
     require(
@@ -140,7 +143,7 @@ def test_embedding_and_head_are_tied_as_declared(subject: Subject) -> None:
     )
 
 
-@claim("FFN-2", check="declared.feed_forward", component="feed_forward")
+@check("declared.feed_forward", "FFN-2", component="feed_forward")
 def test_the_feed_forward_network_is_as_declared(subject: Subject) -> None:
     known = expanded(subject.declarations)
     names = {
@@ -154,9 +157,9 @@ def test_the_feed_forward_network_is_as_declared(subject: Subject) -> None:
     asked = {key: name for key, name in names.items() if key in known}
     if not asked:
         not_applicable("no activation is declared: --declare activation=silu, for example")
-    parts = subject.anatomy.feed_forward
+    parts = anatomy_of(subject).feed_forward
     if not parts:
-        not_applicable(subject.anatomy.unread.get("feed_forward", "no feed-forward network"))
+        not_applicable(anatomy_of(subject).unread.get("feed_forward", "no feed-forward network"))
     for key, name in asked.items():
         routed = name in ("experts", "active", "shared_width")
         judged = [part for part in parts if not routed or part.experts is not None]
@@ -180,9 +183,9 @@ def test_the_feed_forward_network_is_as_declared(subject: Subject) -> None:
             )
 
 
-@claim("NORM-1", "NORM-6", check="declared.norm", component="norm")
+@check("declared.norm", "NORM-1", "NORM-6", component="norm")
 def test_norms_and_biases_are_as_declared(subject: Subject) -> None:
-    known, anatomy = expanded(subject.declarations), subject.anatomy
+    known, anatomy = expanded(subject.declarations), anatomy_of(subject)
     norm, assembly, biases = anatomy.norm, anatomy.assembly, anatomy.biases
     inside = [biases.queries_keys_values, biases.attention_output, biases.feed_forward]
     measured: dict[str, tuple[Any, str]] = {
@@ -206,9 +209,9 @@ def test_norms_and_biases_are_as_declared(subject: Subject) -> None:
             _equal(measured[key][0], known[key], says, {}, f"{key}-differs", part)
 
 
-@claim("MHA-1", "HYP-1", check="declared.shape", component="heads")
+@check("declared.shape", "MHA-1", "HYP-1", component="heads")
 def test_layers_heads_and_widths_are_as_declared(subject: Subject) -> None:
-    known, anatomy = expanded(subject.declarations), subject.anatomy
+    known, anatomy = expanded(subject.declarations), anatomy_of(subject)
     asked = [
         key
         for key in ("layers", "width", "heads", "kv_heads", "head_width", "sinks", "qk_norm")
@@ -226,46 +229,6 @@ def test_layers_heads_and_widths_are_as_declared(subject: Subject) -> None:
             _equal(value, known[key], says, {"layer": index}, f"{key}-differ")
 
 
-@claim("GPT-3", check="parameters.formula", component="parameters")
-def test_parameters_are_as_many_as_the_anatomy_predicts(subject: Subject) -> None:
-    """At least as many as the parts with a closed formula need, and none that is not registered.
-
-    More is no fault: a family may have learned scales or gates that no formula here knows, and
-    what never runs is found by its gradient (AUD-12).
-    """
-    parameters = subject.anatomy.parameters
-    require(
-        not parameters.unregistered,
-        "every parameter that runs is a parameter of the model",
-        where={"modules": ", ".join(path or "the model" for path in parameters.unregistered)},
-        remedy="Layers in a plain list are not registered: nothing trains, saves or moves them. "
-        "Put them into an nn.ModuleList.",
-        cause="parameters-unregistered",
-    )
-    known = subject.declarations.get("parameters")
-    if known is not None:
-        judge(
-            float(parameters.total),
-            float(known),
-            bound=0,
-            says="the model has as many parameters as declared",
-            remedy="Are shared weights counted once?",
-        )
-    predicted = parameters.predicted
-    if not predicted:
-        not_applicable("no part of the model is of a shape that has a closed formula here")
-    needed = sum(predicted.values())
-    judge(
-        float(max(needed - parameters.total, 0)),
-        0.0,
-        bound=0,
-        says=f"the measured shape needs {needed:,} parameters in {', '.join(predicted)}, and the "
-        f"model has at least as many ({parameters.total:,})",
-        remedy="Are two layers, or two projections, one module by mistake?",
-        cause="parameters-missing",
-    )
-
-
 def _declared(subject: Subject, key: str) -> Any:
     known = expanded(subject.declarations)
     if key not in known:
@@ -281,9 +244,9 @@ def _source(subject: Subject, key: str) -> str:
 
 
 def _attention(subject: Subject) -> Sequence[AttentionAnatomy]:
-    layers = subject.anatomy.attention
+    layers = anatomy_of(subject).attention
     if not layers:
-        not_applicable(f"attention is not visible: {subject.anatomy.unread.get('attention')}")
+        not_applicable(f"attention is not visible: {anatomy_of(subject).unread.get('attention')}")
     return layers
 
 

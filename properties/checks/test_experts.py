@@ -9,17 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import pytest
 import torch
 
-from theodolite.fixtures.subject.declarations import expanded
-from theodolite.fixtures.recording.module_calls import EQUAL
+from theodolite.fixtures.anatomy.experts import FALLS, LOUD, STEP, Mixture, mixtures_in
 from theodolite.fixtures.judging.judgement import judge, judge_differs, not_applicable, require
-from theodolite.fixtures.anatomy.experts import Mixture, mixtures_in
+from theodolite.fixtures.judging.tolerances import EQUAL
+from theodolite.fixtures.subject.declarations import expanded
 from theodolite.fixtures.subject.view import View
-from theodolite.properties import claim
-
-sharpened = pytest.mark.parametrize("view", ["sharpened"], indirect=True)
+from theodolite.properties import check
 
 NO_GRADIENT = 1e-6
 """Share of the experts' gradient below which the router's is none: rounding of some 1e3 terms."""
@@ -30,24 +27,12 @@ _BATCHES = 2
 _ROUTED = 8
 """Batches of random tokens that a router may need to get a gradient."""
 
-_LOUD = 100.0
-"""A score raised by so much leaves the others a share of e⁻¹⁰⁰ or so."""
-
-_STEP = 0.05
-"""How much a score is raised: a share w of a softmax grows by a factor of about 1 + 0.05(1 - w)."""
-
-_FALLS = 1e-3
-"""Relative fall of a share that is none: float32 rounds a sum of hundreds of terms to 1e-5.
-
-A share that belongs to another expert falls by 0.05w, w being the share of the one that was scored.
-"""
 
 _TRIED = 16
 """Experts, or pairs of a token and an expert, that are tried at most in one mixture."""
 
 
-@sharpened
-@claim("FFN-2", check="experts.active", component="moe")
+@check("experts.active", "FFN-2", component="moe", views=("sharpened",))
 def test_as_many_experts_work_on_each_token_as_are_meant_to(view: View) -> None:
     """An expert works on a token if it gets a gradient from the token's output alone.
 
@@ -69,7 +54,8 @@ def test_as_many_experts_work_on_each_token_as_are_meant_to(view: View) -> None:
             f"{expected} of {len(mixture.experts)} experts work on each token"
             + ("" if wanted is None else f", as {_said(source)}"),
             measured=float(counts[token]),
-            bound=float(expected),
+            at_least=float(expected),
+            at_most=float(expected),
             where={
                 **place,
                 "token": token,
@@ -86,8 +72,7 @@ def test_as_many_experts_work_on_each_token_as_are_meant_to(view: View) -> None:
         )
 
 
-@sharpened
-@claim("AUD-12", check="experts.reached", component="moe")
+@check("experts.reached", "AUD-12", component="moe", views=("sharpened",))
 def test_every_expert_can_be_chosen(view: View) -> None:
     """An expert that random tokens did not choose is chosen once its score is the highest.
 
@@ -99,7 +84,8 @@ def test_every_expert_can_be_chosen(view: View) -> None:
             len(own) == len(mixture.experts),
             "every expert has weights of its own",
             measured=float(len(own)),
-            bound=float(len(mixture.experts)),
+            at_least=float(len(mixture.experts)),
+            at_most=float(len(mixture.experts)),
             where=place,
             remedy="One module stands in the list several times: [Expert()] * n makes one, "
             "[Expert() for _ in range(n)] makes n.",
@@ -110,7 +96,7 @@ def test_every_expert_can_be_chosen(view: View) -> None:
             output = mixture.run(mixture.drawn(seed), gradient=True)
             chosen = chosen | mixture.acting(output)[0]
         for expert in (~chosen).nonzero().flatten().tolist()[:_TRIED]:
-            with mixture.raise_score(expert, mixture.given[0], _LOUD):
+            with mixture.raise_score(expert, mixture.given[0], LOUD):
                 works = bool(mixture.works(mixture.given, expert)[0])
             require(
                 works,
@@ -122,8 +108,7 @@ def test_every_expert_can_be_chosen(view: View) -> None:
             )
 
 
-@sharpened
-@claim("AUD-12", check="experts.router", component="moe")
+@check("experts.router", "AUD-12", component="moe", views=("sharpened",))
 def test_the_router_learns(view: View) -> None:
     """The router gets a gradient through the weights of the experts that it chose.
 
@@ -146,7 +131,7 @@ def test_the_router_learns(view: View) -> None:
             own > NO_GRADIENT * largest,
             "the router gets a gradient",
             measured=own,
-            bound=NO_GRADIENT * largest,
+            at_least=NO_GRADIENT * largest,
             where={**place, "router": mixture.router},
             remedy="With one expert a token whose weight is divided by itself, no score matters: "
             "leave its probability as it is."
@@ -158,8 +143,7 @@ def test_the_router_learns(view: View) -> None:
         not_applicable(f"{frozen} routers are frozen")
 
 
-@sharpened
-@claim("FFN-2", check="experts.shares", component="moe")
+@check("experts.shares", "FFN-2", component="moe", views=("sharpened",))
 def test_an_expert_has_a_larger_share_the_higher_its_own_score(view: View) -> None:
     """Raise the score of a chosen expert a little: what it adds to the token does not shrink.
 
@@ -171,7 +155,7 @@ def test_an_expert_has_a_larger_share_the_higher_its_own_score(view: View) -> No
         ratios = []
         for token, expert in _pairs(mixture):
             before = mixture.contribution(mixture.given, expert)[token]
-            with mixture.raise_score(expert, mixture.given[token], _STEP):
+            with mixture.raise_score(expert, mixture.given[token], STEP):
                 after = mixture.contribution(mixture.given, expert)[token]
             size = float(before.square().sum())
             ratio = float(before @ after) / size if size > 0 else 0.0
@@ -182,10 +166,10 @@ def test_an_expert_has_a_larger_share_the_higher_its_own_score(view: View) -> No
             continue
         ratio, token, expert = sorted(ratios)[len(ratios) // 2]
         require(
-            ratio > 1 - _FALLS,
+            ratio > 1 - FALLS,
             "an expert's share of a token grows with the expert's own score",
             measured=1 - ratio,
-            bound=_FALLS,
+            at_most=FALLS,
             where={**place, "token": token, "expert": expert},
             remedy="Are the weights in the order of the experts that they belong to? topk gives "
             "values and indices in one order; sorting one of them, or ~ softmax over tokens, "
@@ -196,8 +180,7 @@ def test_an_expert_has_a_larger_share_the_higher_its_own_score(view: View) -> No
         not_applicable("what an expert adds is not its output times a share")
 
 
-@sharpened
-@claim("FFN-2", check="experts.normalised", component="moe")
+@check("experts.normalised", "FFN-2", component="moe", views=("sharpened",))
 def test_the_shares_of_a_token_sum_to_one_number_if_they_are_meant_to(view: View) -> None:
     """Give every expert the same weights: only the sum of the shares still matters.
 

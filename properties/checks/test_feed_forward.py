@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import pytest
 import torch
 
 from theodolite.fixtures.anatomy.blocks import blocks_of
-from theodolite.fixtures.subject.declarations import expanded
 from theodolite.fixtures.anatomy.feed_forward import (
-    LINEAR,
     FeedForward,
     Role,
     added_branches,
@@ -19,16 +16,14 @@ from theodolite.fixtures.anatomy.feed_forward import (
     nonlinearity,
     roles,
 )
-from theodolite.fixtures.recording.module_calls import EQUAL
 from theodolite.fixtures.judging.judgement import judge, not_applicable, require
+from theodolite.fixtures.judging.tolerances import EQUAL, LINEAR
+from theodolite.fixtures.subject.declarations import expanded
 from theodolite.fixtures.subject.view import View
-from theodolite.properties import claim
-
-sharpened = pytest.mark.parametrize("view", ["sharpened"], indirect=True)
+from theodolite.properties import check
 
 
-@sharpened
-@claim("FFN-1", check="feed_forward.position_wise", component="feed_forward")
+@check("feed_forward.position_wise", "FFN-1", component="feed_forward", views=("sharpened",))
 def test_a_position_is_fed_forward_by_itself(view: View) -> None:
     """Change every position but one, before it, after it and in other rows: its output stays."""
     for place, network in _networks(view):
@@ -60,8 +55,7 @@ def test_a_position_is_fed_forward_by_itself(view: View) -> None:
             )
 
 
-@sharpened
-@claim("FFN-2", "FFN-5", check="feed_forward.nonlinear", component="feed_forward")
+@check("feed_forward.nonlinear", "FFN-2", "FFN-5", component="feed_forward", views=("sharpened",))
 def test_the_feed_forward_network_is_not_linear(view: View) -> None:
     """Twice the input does not give twice the output, or minus the input minus the output."""
     for place, network in _networks(view):
@@ -74,7 +68,7 @@ def test_the_feed_forward_network_is_not_linear(view: View) -> None:
             bend > least,
             "the feed-forward network is not linear",
             measured=bend,
-            bound=least,
+            at_least=least,
             where=place,
             remedy="Two matrices in a row are one: is the activation applied?",
             component="moe" if network.experts else None,
@@ -82,8 +76,7 @@ def test_the_feed_forward_network_is_not_linear(view: View) -> None:
         )
 
 
-@sharpened
-@claim("FFN-2", check="feed_forward.branches", component="feed_forward")
+@check("feed_forward.branches", "FFN-2", component="feed_forward", views=("sharpened",))
 def test_each_matrix_takes_part_and_the_gate_is_the_activated_one(view: View) -> None:
     """W₂(act(W₁x) ⊙ W₃x): linear in W₂ and W₃, not in W₁; where a name says gate, that is W₁."""
     judged, declared = 0, expanded(view.subject.declarations).get("gated")

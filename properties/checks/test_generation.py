@@ -10,17 +10,16 @@ import torch
 from torch import Tensor
 
 from theodolite.fixtures.errors import SubjectError
-from theodolite.fixtures.serving.writer import Writer
 from theodolite.fixtures.judging.judgement import judge, judge_differs, not_applicable, require
+from theodolite.fixtures.serving.finding_writer import writer_of
+from theodolite.fixtures.serving.writer import Writer
 from theodolite.fixtures.subject.view import View
-from theodolite.properties import claim
+from theodolite.properties import check
 
 _PROMPT, _NEW = 5, 6
 
 _PROMPTS = 8
 """How many prompts are tried for one that is not written on by one token over and over."""
-
-SHARPENED = pytest.mark.parametrize("view", ["sharpened"], indirect=True)
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class Writing:
 @pytest.fixture
 def writing(view: View) -> Writing:
     """The view's own way of writing on."""
-    writer = view.subject.writer
+    writer = writer_of(view.subject)
     if isinstance(writer, str):
         not_applicable(writer)
     if (view.subject.longest or 99) < _PROMPT + _NEW:
@@ -54,8 +53,7 @@ def writing(view: View) -> Writing:
     return Writing(view, writer)
 
 
-@SHARPENED
-@claim("GEN-1", check="generation.prompt", component="generation")
+@check("generation.prompt", "GEN-1", component="generation", views=("sharpened",))
 def test_the_prompt_is_kept_and_new_tokens_are_of_the_vocabulary(writing: Writing) -> None:
     """As many tokens as were asked for, behind an untouched prompt, all of them known ids."""
     ids = writing.view.random_ids(2, _PROMPT)
@@ -85,7 +83,8 @@ def test_the_prompt_is_kept_and_new_tokens_are_of_the_vocabulary(writing: Writin
         written.shape[1] == _NEW + (_PROMPT if whole else 0),
         f"{_NEW} new tokens are written where {_NEW} are asked for",
         measured=float(written.shape[1] - (_PROMPT if whole else 0)),
-        bound=float(_NEW),
+        at_least=float(_NEW),
+        at_most=float(_NEW),
         where=place,
         remedy="does the loop run once too often or too seldom, or count the prompt?",
         cause="wrong-length",
@@ -94,15 +93,14 @@ def test_the_prompt_is_kept_and_new_tokens_are_of_the_vocabulary(writing: Writin
         bool(((written >= 0) & (written < writing.view.subject.vocabulary)).all()),
         "new tokens are ids of the vocabulary",
         measured=float(written.max()),
-        bound=float(writing.view.subject.vocabulary - 1),
+        at_most=float(writing.view.subject.vocabulary - 1),
         where=place,
         remedy="is the head wider than the vocabulary, and its excess never masked?",
         cause="outside-vocabulary",
     )
 
 
-@SHARPENED
-@claim("GEN-1", check="generation.reproducible", component="generation")
+@check("generation.reproducible", "GEN-1", component="generation", views=("sharpened",))
 def test_the_same_seed_writes_the_same_tokens(writing: Writing) -> None:
     """Twice on one model: nothing is left over from the first time."""
     ids = writing.view.random_ids(2, _PROMPT)
@@ -119,8 +117,7 @@ def test_the_same_seed_writes_the_same_tokens(writing: Writing) -> None:
     )
 
 
-@SHARPENED
-@claim("GEN-1", check="generation.greedy", component="generation")
+@check("generation.greedy", "GEN-1", component="generation", views=("sharpened",))
 def test_greedy_generation_takes_the_likeliest_token_of_the_forward(writing: Writing) -> None:
     """At every step, also behind one token; with and without a cache where that can be chosen."""
     ways = writing.writer.greedy(writing.view)
@@ -152,8 +149,7 @@ def test_greedy_generation_takes_the_likeliest_token_of_the_forward(writing: Wri
             )
 
 
-@SHARPENED
-@claim("GEN-1", check="generation.temperature", component="generation")
+@check("generation.temperature", "GEN-1", component="generation", views=("sharpened",))
 def test_a_temperature_near_zero_takes_the_likeliest_token(writing: Writing) -> None:
     """Wherever the second token is further behind than chance can bridge."""
     if not writing.writer.offers("temperature") or not writing.writer.draws(writing.view):
@@ -173,8 +169,7 @@ def test_a_temperature_near_zero_takes_the_likeliest_token(writing: Writing) -> 
     )
 
 
-@SHARPENED
-@claim("GEN-2", check="generation.context", component="generation")
+@check("generation.context", "GEN-2", component="generation", views=("sharpened",))
 def test_only_the_last_tokens_of_a_long_prompt_are_read(writing: Writing) -> None:
     """Tokens before the context change nothing, if the forward takes no more; the last ones do."""
     view, limit = writing.view, writing.view.subject.longest
@@ -213,8 +208,7 @@ def test_only_the_last_tokens_of_a_long_prompt_are_read(writing: Writing) -> Non
     )
 
 
-@SHARPENED
-@claim("GEN-1", check="generation.end", component="generation")
+@check("generation.end", "GEN-1", component="generation", views=("sharpened",))
 def test_nothing_is_written_behind_the_end_token(writing: Writing) -> None:
     """A token that greedy generation writes is declared the end: what follows it is filling."""
     ways = writing.writer.greedy(writing.view)

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 import torch
 from torch import Tensor
 
 from theodolite.fixtures.errors import SubjectError
-from theodolite.fixtures.serving.writer import Writer
 from theodolite.fixtures.judging.judgement import judge, not_applicable
+from theodolite.fixtures.serving.finding_writer import writer_of
 from theodolite.fixtures.serving.padding import padding_of, ragged, reads_padded
+from theodolite.fixtures.serving.writer import Writer
 from theodolite.fixtures.subject.view import View
-from theodolite.properties import claim
+from theodolite.properties import check
 
 _LENGTHS = (6, 3, 5)
 _NEW = 4
 
 
-@pytest.mark.parametrize("view", ["sharpened"], indirect=True)
-@claim("GEN-1", "AUD-5", check="generation.padded", component="generation")
+@check("generation.padded", "GEN-1", "AUD-5", component="generation", views=("sharpened",))
 def test_a_padded_batch_writes_what_each_prompt_writes_alone(view: View) -> None:
     """Greedy, on the declared side; where none is declared, one side has to work."""
-    writer = view.subject.writer
+    writer = writer_of(view.subject)
     if isinstance(writer, str):
         not_applicable(writer)
     if not writer.offers("mask") or not writer.rows:

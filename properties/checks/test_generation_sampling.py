@@ -9,10 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from theodolite.fixtures.serving.writer import Writer
 from theodolite.fixtures.judging.judgement import not_applicable, require
+from theodolite.fixtures.serving.finding_writer import writer_of
+from theodolite.fixtures.serving.writer import Writer
 from theodolite.fixtures.subject.view import View
-from theodolite.properties import claim
+from theodolite.properties import check
 
 _DRAWS = 256
 _NEVER = 1e-9
@@ -23,13 +24,11 @@ _KEPT = 4
 _DEVIATIONS = 5.2
 """Normal quantile of 1e-7: how far the chi-squared of the draws may be from its mean."""
 
-SHARPENED = pytest.mark.parametrize("view", ["sharpened"], indirect=True)
-
 
 @pytest.fixture
 def writer(view: View) -> Writer:
     """The view's own way of writing on, if it draws."""
-    found = view.subject.writer
+    found = writer_of(view.subject)
     if isinstance(found, str):
         not_applicable(found)
     if not found.draws(view):
@@ -37,8 +36,7 @@ def writer(view: View) -> Writer:
     return found
 
 
-@SHARPENED
-@claim("GEN-1", check="generation.top_k", component="generation")
+@check("generation.top_k", "GEN-1", component="generation", views=("sharpened",))
 def test_top_k_draws_from_the_k_likeliest_tokens_and_all_of_them(
     view: View, writer: Writer
 ) -> None:
@@ -48,8 +46,7 @@ def test_top_k_draws_from_the_k_likeliest_tokens_and_all_of_them(
     _judge_support(view, writer, probabilities, {"top_k": _KEPT}, cause="top-k-support")
 
 
-@SHARPENED
-@claim("GEN-1", check="generation.top_p", component="generation")
+@check("generation.top_p", "GEN-1", component="generation", views=("sharpened",))
 def test_top_p_keeps_the_token_with_which_the_mass_is_reached(view: View, writer: Writer) -> None:
     """The bound lies in the middle of the last kept token, so that rounding cannot matter."""
     _require_offer(writer, "top_p")
@@ -59,8 +56,7 @@ def test_top_p_keeps_the_token_with_which_the_mass_is_reached(view: View, writer
     _judge_support(view, writer, probabilities, {"top_p": mass}, cause="top-p-support")
 
 
-@SHARPENED
-@claim("GEN-1", check="generation.filters", component="generation")
+@check("generation.filters", "GEN-1", component="generation", views=("sharpened",))
 def test_filters_together_never_leave_nothing(view: View, writer: Writer) -> None:
     """The narrowest of each: the likeliest token remains."""
     offered = {"top_p": 1e-6, "top_k": 2, "temperature": 0.5}
@@ -80,8 +76,7 @@ def test_filters_together_never_leave_nothing(view: View, writer: Writer) -> Non
     )
 
 
-@SHARPENED
-@claim("GEN-1", check="generation.distribution", component="generation")
+@check("generation.distribution", "GEN-1", component="generation", views=("sharpened",))
 def test_tokens_are_drawn_from_the_softmax_of_the_last_logits(view: View, writer: Writer) -> None:
     """Chi-squared of the draws; a true sampler exceeds the bound once in ten million audits."""
     probabilities = _probabilities(view, writer)
@@ -112,7 +107,7 @@ def test_tokens_are_drawn_from_the_softmax_of_the_last_logits(view: View, writer
         measured <= bound,
         "tokens are drawn from the softmax of the last logits",
         measured=measured,
-        bound=bound,
+        at_most=bound,
         where={"draws": 2 * _DRAWS},
         remedy="is softmax taken over the vocabulary, of logits divided by the temperature, once?",
         cause="wrong-distribution",
@@ -131,7 +126,7 @@ def _judge_support(
         not outside,
         f"nothing outside the {_KEPT} likeliest tokens is drawn",
         measured=float(len(outside)),
-        bound=0.0,
+        at_most=0.0,
         where=place,
         remedy="are excluded logits filled with -inf, and the filter put on before softmax?",
         cause=cause,
@@ -142,7 +137,7 @@ def _judge_support(
         not missing,
         f"each of the {_KEPT} likeliest tokens is drawn",
         measured=float(len(missing)),
-        bound=0.0,
+        at_most=0.0,
         where={**place, "missing": missing},
         remedy="is the token with which top-p is reached kept, and top-k not one too few?",
         cause=cause,

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import torch.nn.functional as F
-from torch import Tensor
+from dataclasses import replace
 
-from theodolite.fixtures.relations.idle_parameters import idle_parameters
-from theodolite.fixtures.relations.gradients import Learning, learning
 from theodolite.fixtures.judging.judgement import not_applicable, require
-from theodolite.fixtures.subject.subject import Subject
+from theodolite.fixtures.relations.gradients import next_token_learning
+from theodolite.fixtures.relations.idle_parameters import idle_parameters
 from theodolite.fixtures.subject.view import View
-from theodolite.properties import claim
+from theodolite.properties import check
 
 
-@claim("AUD-12", check="gradient.every_parameter", component="gradient")
+@check("gradient.every_parameter", "AUD-12", component="gradient")
 def test_every_parameter_receives_a_gradient(view: View) -> None:
     """After a backward from next-token loss no parameter's gradient is missing, zero or NaN."""
-    found = _learning_of(view)
+    _require_a_graph(view)
+    found = next_token_learning(view)
     bad = found.not_finite
     require(
         not bad,
@@ -33,7 +32,7 @@ def test_every_parameter_receives_a_gradient(view: View) -> None:
         not dead,
         "every parameter receives a gradient",
         measured=float(len(dead)),
-        bound=0.0,
+        at_most=0.0,
         where={"parameter": ", ".join(dead[:4]), "view": view.name},
         remedy="is the module never called, another called in its place, or its result detached "
         "(no_grad, .data, .item())?",
@@ -42,29 +41,23 @@ def test_every_parameter_receives_a_gradient(view: View) -> None:
     )
 
 
-@claim("AUD-12", "GPT-3", check="parameters.registered", component="parameters")
-def test_every_weight_is_registered(subject: Subject) -> None:
-    """Each leaf that the loss depends on is one of model.parameters()."""
-    strangers = _learning_of(subject.views.sharpened).unregistered
+def _require_a_graph(view: View) -> None:
+    """Parameters that ask for a gradient can get one: from this mode, or at least in training."""
+    if not any(p.requires_grad for p in view.model.parameters()) or _has_graph(view):
+        return
+    if _has_graph(replace(view, training=True)):
+        not_applicable("in evaluation the logits are detached; in train mode they are not")
     require(
-        not strangers,
-        "every weight that the logits depend on is in model.parameters()",
-        measured=float(len(strangers)),
-        bound=0.0,
-        where={"weight": ", ".join(strangers[:4])},
-        remedy="modules in a plain list or dict are not registered: use nn.ModuleList, "
-        "nn.ModuleDict or nn.Parameter; an optimiser does not see them, nor does state_dict",
-        cause="unregistered",
+        condition=False,
+        says="a loss on the logits reaches the parameters, which ask for gradients: the logits "
+        "carry none, in evaluation or in train mode",
+        where={"view": view.name},
+        remedy="is forward decorated with no_grad or inference_mode, does it call "
+        "set_grad_enabled(False), or detach its result? Leave that to whoever calls it, or set "
+        "requires_grad_(False) on a model that is not to learn.",
+        cause="no-graph",
     )
 
 
-def _learning_of(view: View) -> Learning:
-    found = learning(view, _next_token_loss)
-    if found is None:
-        not_applicable("the logits carry no gradient (inference mode, or frozen throughout)")
-    return found
-
-
-def _next_token_loss(logits: Tensor, ids: Tensor) -> Tensor:
-    targets = ids[:, 1:].flatten().to(logits.device)
-    return F.cross_entropy(logits[:, :-1].flatten(0, 1).float(), targets)
+def _has_graph(view: View) -> bool:
+    return view.logits(view.random_ids(2), gradient=True).requires_grad

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import pytest
-
-from theodolite.fixtures.relations.finite_differences import damping, differentiate, slopes, wrong_parameters
 from theodolite.fixtures.judging.judgement import not_applicable, require
+from theodolite.fixtures.relations.finite_differences import (
+    damping,
+    differentiate,
+    slopes,
+    wrong_parameters,
+)
 from theodolite.fixtures.subject.view import View
-from theodolite.properties import claim
+from theodolite.properties import check
 
 
-@pytest.mark.parametrize("view", ["sharpened"], indirect=True)
-@claim("AUD-12", check="gradient.slope", component="gradient")
+@check("gradient.slope", "AUD-12", component="gradient", views=("sharpened",))
 def test_backward_gives_the_slope_of_the_forward(view: View) -> None:
     """Along random directions of all weights, autograd agrees with finite differences.
 
@@ -44,7 +46,7 @@ def test_backward_gives_the_slope_of_the_forward(view: View) -> None:
         not is_wrong,
         "gradients are the slopes of the forward",
         measured=worst.off,
-        bound=worst.allowed,
+        at_most=worst.allowed,
         where=where,
         remedy="is a backward written by hand wrong, or a path cut off (no_grad, detach, .data)? "
         "Weights before the fault have a wrong gradient, those after it a right one.",

@@ -5,19 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import pytest
-
-from theodolite.fixtures.anatomy.heads import why_neighbours
 from theodolite.fixtures.anatomy.head_reach import Reach, reach_of
+from theodolite.fixtures.anatomy.heads import why_neighbours
 from theodolite.fixtures.judging.judgement import not_applicable, require
 from theodolite.fixtures.subject.view import View
-from theodolite.properties import claim
-
-sharpened = pytest.mark.parametrize("view", ["sharpened"], indirect=True)
+from theodolite.properties import check
 
 
-@sharpened
-@claim("MHA-2", check="groups.queries", component="heads")
+@check("groups.queries", "MHA-2", component="heads", views=("sharpened",))
 def test_a_head_s_queries_change_that_head_alone(view: View) -> None:
     """Change the rows of W_Q that make one head's queries: one head's output changes."""
     judged = 0
@@ -38,8 +33,7 @@ def test_a_head_s_queries_change_that_head_alone(view: View) -> None:
         not_applicable(_NO_HEADS)
 
 
-@sharpened
-@claim("MHA-2", check="groups.members", component="heads")
+@check("groups.members", "MHA-2", component="heads", views=("sharpened",))
 def test_a_key_head_changes_exactly_the_query_heads_of_its_group(view: View) -> None:
     """Change the rows of W_K, or of W_V, that make one head: its group changes, and no other head.
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from torch import Tensor
 
-from theodolite.fixtures.recording.attention_call import AttentionCall
+from theodolite.fixtures.anatomy.attentions import attentions, is_flat
 from theodolite.fixtures.anatomy.heads import (
     handed_on_twice,
     joined,
@@ -16,16 +15,14 @@ from theodolite.fixtures.anatomy.heads import (
     tiled,
     why_neighbours,
 )
-from theodolite.fixtures.recording.module_calls import EQUAL, attentions, is_flat
 from theodolite.fixtures.judging.judgement import judge, not_applicable, require
+from theodolite.fixtures.judging.tolerances import EQUAL
+from theodolite.fixtures.recording.attention_call import AttentionCall
 from theodolite.fixtures.subject.view import View
-from theodolite.properties import claim
-
-sharpened = pytest.mark.parametrize("view", ["sharpened"], indirect=True)
+from theodolite.properties import check
 
 
-@sharpened
-@claim("MHA-4", check="heads.joined", component="heads")
+@check("heads.joined", "MHA-4", component="heads", views=("sharpened",))
 def test_heads_are_joined_side_by_side_before_the_output_projection(view: View) -> None:
     """W_O gets, at each position, the outputs of that position's heads, in any order."""
     judged = 0
@@ -67,8 +64,7 @@ def test_heads_are_joined_side_by_side_before_the_output_projection(view: View) 
         not_applicable("what the output projection gets is not the heads alone, or is not visible")
 
 
-@sharpened
-@claim("MHA-5", "MHA-2", check="heads.differ", component="heads")
+@check("heads.differ", "MHA-5", "MHA-2", component="heads", views=("sharpened",))
 def test_heads_of_one_layer_attend_differently(view: View) -> None:
     """With weights drawn at random, no two heads of a layer give the same weights."""
     judged = 0
@@ -89,7 +85,7 @@ def test_heads_of_one_layer_attend_differently(view: View) -> None:
             gap > EQUAL,
             "each head attends in its own way",
             measured=gap,
-            bound=EQUAL,
+            at_least=EQUAL,
             where={**place, "head": second, "other head": first},
             remedy="Are both cut from the same channels of the projection?",
             cause="heads-alike",
@@ -98,8 +94,7 @@ def test_heads_of_one_layer_attend_differently(view: View) -> None:
         not_applicable("the layers have one head each")
 
 
-@sharpened
-@claim("MHA-2", check="heads.groups", component="heads")
+@check("heads.groups", "MHA-2", component="heads", views=("sharpened",))
 def test_queries_that_share_a_key_head_share_its_value_head(view: View) -> None:
     """Keys and values are handed to the same groups of query heads, of neighbours.
 
@@ -136,8 +131,7 @@ def test_queries_that_share_a_key_head_share_its_value_head(view: View) -> None:
         not_applicable("every query head has keys and values of its own")
 
 
-@sharpened
-@claim("MHA-2", "MHA-3", check="heads.projections", component="attention")
+@check("heads.projections", "MHA-2", "MHA-3", component="attention", views=("sharpened",))
 def test_queries_keys_and_values_have_projections_of_their_own(view: View) -> None:
     """No two of q, k and v are the same numbers while a matrix of their module lies idle."""
     judged = 0

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from theodolite.fixtures.subject.copies import copy_of
 from theodolite.fixtures.judging.judgement import not_applicable, require
 from theodolite.fixtures.source.unfilled_memory import left_unfilled
+from theodolite.fixtures.subject.copies import copy_of
 from theodolite.fixtures.subject.subject import Subject
-from theodolite.properties import claim
+from theodolite.properties import check
 
 
-@claim("AUD-9", check="init.reproducible", component="init")
+@check("init.reproducible", "AUD-9", component="init")
 def test_two_constructions_under_one_seed_are_equal(subject: Subject) -> None:
     """Parameters and buffers alike, and none is left as the memory happens to be."""
     rebuild = subject.loaded.rebuild
@@ -52,7 +52,7 @@ def _prints(model: nn.Module) -> dict[str, str]:
     return prints
 
 
-@claim("AUD-9", check="init.train_and_eval", component="dropout")
+@check("init.train_and_eval", "AUD-9", component="dropout")
 def test_training_mode_comes_back_after_evaluation(subject: Subject) -> None:
     """eval() reaches every module and train() too; dropout that acted before acts again."""
     rebuild = subject.loaded.rebuild  # as it is before anything called eval()

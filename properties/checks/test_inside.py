@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from torch import Tensor
 
-from theodolite.fixtures.recording.attention_call import AttentionCall, scores_of, slope
-from theodolite.fixtures.recording.module_calls import EQUAL, attentions, is_flat
-from theodolite.fixtures.judging.judgement import judge, judge_differs, not_applicable, require
+from theodolite.fixtures.anatomy.attentions import attentions, is_flat
 from theodolite.fixtures.anatomy.scale import SAME, expected_scale, is_normalised, named_scale
+from theodolite.fixtures.judging.judgement import judge, judge_differs, not_applicable, require
+from theodolite.fixtures.judging.tolerances import EQUAL
+from theodolite.fixtures.recording.attention_call import AttentionCall, scores_of, slope
 from theodolite.fixtures.subject.view import View
-from theodolite.properties import claim
+from theodolite.properties import check
 
 WEIGHT = ("row", "head", "query", "key")
 
 
-@claim("ATT-2", "ATT-3", check="inside.rows_sum_to_one", component="softmax")
+@check("inside.rows_sum_to_one", "ATT-2", "ATT-3", component="softmax")
 def test_the_weights_of_each_query_are_shares_of_one(view: View) -> None:
     """What meets the values is not negative, and sums to 1 over the keys (and sinks, if any).
 
@@ -68,7 +68,7 @@ def test_the_weights_of_each_query_are_shares_of_one(view: View) -> None:
         not_applicable("the weights are no softmax: their rows need not sum to 1")
 
 
-@claim("ATT-2", check="inside.no_weight_on_the_future", component="mask")
+@check("inside.no_weight_on_the_future", "ATT-2", component="mask")
 def test_no_weight_lies_on_a_later_key(view: View) -> None:
     """The strict upper triangle of the weights is exactly 0."""
     judged = 0
@@ -91,8 +91,9 @@ def test_no_weight_lies_on_a_later_key(view: View) -> None:
         not_applicable("queries and keys do not lie one for one along the sequence")
 
 
-@pytest.mark.parametrize("view", ["sharpened"], indirect=True)
-@claim("ATT-8", "MHA-2", check="inside.weights_follow_scores", component="attention")
+@check(
+    "inside.weights_follow_scores", "ATT-8", "MHA-2", component="attention", views=("sharpened",)
+)
 def test_weights_are_a_function_of_queries_and_keys(view: View) -> None:
     """Softmax gets q·k of each head's own queries and keys; other tokens give other weights."""
     judged = 0
@@ -129,8 +130,7 @@ def test_weights_are_a_function_of_queries_and_keys(view: View) -> None:
         not_applicable("no scores are visible")
 
 
-@pytest.mark.parametrize("view", ["sharpened"], indirect=True)
-@claim("SCL-5", check="inside.scale", component="scale")
+@check("inside.scale", "SCL-5", component="scale", views=("sharpened",))
 def test_scores_are_divided_by_the_root_of_the_head_width(view: View) -> None:
     """The factor between q·k and what softmax gets is 1/√d_head, or the one that is declared.
 
@@ -173,7 +173,7 @@ def test_scores_are_divided_by_the_root_of_the_head_width(view: View) -> None:
         )
 
 
-@claim("ATT-7", check="inside.output_is_the_mean", component="attention")
+@check("inside.output_is_the_mean", "ATT-7", component="attention")
 def test_each_output_is_the_weighted_mean_of_the_values(view: View) -> None:
     """Output = weights times values, head by head: linear in V, inside its convex hull."""
     for place, call in attentions(view):

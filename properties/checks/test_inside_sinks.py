@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from torch import Tensor, nn
 
-from theodolite.fixtures.recording.attention_call import AttentionCall, scores_of
-from theodolite.fixtures.recording.module_calls import Inside, attentions
+from theodolite.fixtures.anatomy.attentions import attentions
 from theodolite.fixtures.judging.judgement import judge, not_applicable
+from theodolite.fixtures.recording.attention_call import AttentionCall, scores_of
+from theodolite.fixtures.recording.module_calls import Inside
 from theodolite.fixtures.subject.view import View
-from theodolite.properties import claim
+from theodolite.properties import check
 
 FITS = 1e-3
 """Largest distance between what fits: float32 leaves 1e-5, a sink of the wrong weight its size."""
 
 
-@pytest.mark.parametrize("view", ["sharpened"], indirect=True)
-@claim("ATT-2", check="inside.sinks", component="softmax")
+@check("inside.sinks", "ATT-2", component="softmax", views=("sharpened",))
 def test_a_sink_joins_the_sum_under_the_softmax(view: View) -> None:
     """Weights exp(s_j) / (exp(sink) + Σ exp(s)), whether as a column or as a factor afterwards.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 
 from theodolite.fixtures.errors import SubjectError
@@ -16,13 +15,10 @@ from theodolite.fixtures.serving.loss import (
     plain_fit,
 )
 from theodolite.fixtures.subject.view import View
-from theodolite.properties import claim
-
-SHARPENED = pytest.mark.parametrize("view", ["sharpened"], indirect=True)
+from theodolite.properties import check
 
 
-@SHARPENED
-@claim("GPT-5", "AUD-10", check="loss.own_logits", component="loss")
+@check("loss.own_logits", "GPT-5", "AUD-10", component="loss", views=("sharpened",))
 def test_the_loss_is_the_cross_entropy_of_the_own_logits_shifted_once(view: View) -> None:
     """Random targets, four times, so that what the targets do not change does not count."""
     fit, bound = fit_of(view)
@@ -32,7 +28,7 @@ def test_the_loss_is_the_cross_entropy_of_the_own_logits_shifted_once(view: View
         fit.rest <= bound,
         "the loss follows the cross-entropy of the model's own logits",
         measured=fit.rest,
-        bound=bound,
+        at_most=bound,
         remedy="does it take the logits of the same call, over the vocabulary axis, with targets "
         "flattened alike?",
         cause="loss-of-something-else",
@@ -72,8 +68,7 @@ def test_the_loss_is_the_cross_entropy_of_the_own_logits_shifted_once(view: View
         view.subject.note(f"the loss adds {fit.added:.3g} beside the cross-entropy")
 
 
-@SHARPENED
-@claim("GPT-5", "AUD-10", check="loss.ignored", component="loss")
+@check("loss.ignored", "GPT-5", "AUD-10", component="loss", views=("sharpened",))
 def test_ignored_targets_do_not_count_and_the_mean_is_over_tokens(view: View) -> None:
     """Rows with 1, all and half of their targets: each token counts alike, ignored ones never."""
     fit, bound = plain_fit(view)

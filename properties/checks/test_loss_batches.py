@@ -5,32 +5,33 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-import pytest
 import torch
 from torch import Tensor
 
 from theodolite.fixtures.errors import SubjectError
 from theodolite.fixtures.judging.judgement import judge, not_applicable
-from theodolite.fixtures.serving.loss import Fit, gradient_of, ignored_target, loss_of, plain_fit
+from theodolite.fixtures.serving.loss import (
+    COUNT,
+    Fit,
+    gradient_of,
+    ignored_target,
+    loss_of,
+    plain_fit,
+)
 from theodolite.fixtures.serving.padding import Ragged, far, padding_of, ragged, reads_padded
 from theodolite.fixtures.subject.view import View
-from theodolite.properties import claim
+from theodolite.properties import check
 
 _MORE = 3
 """Tokens of padding that are added."""
 
-_COUNT = "num_items_in_batch"
-"""Under which a library tells a loss how many tokens all micro-batches of one step have."""
 
 _GRADIENT = 1e-3
 """Relative distance between two sums of the same float32 gradients: each is off by some 1e-5 of its
 norm for a thousand terms through a dozen products. A mean of means is off by some tenths."""
 
-SHARPENED = pytest.mark.parametrize("view", ["sharpened"], indirect=True)
 
-
-@SHARPENED
-@claim("AUD-10", "AUD-5", check="loss.padding", component="loss")
+@check("loss.padding", "AUD-10", "AUD-5", component="loss", views=("sharpened",))
 def test_more_padding_does_not_change_the_loss(view: View) -> None:
     """A ragged batch, filled up further with ignored targets; under a mask where there is one."""
     fit, bound = plain_fit(view)
@@ -75,8 +76,7 @@ def test_more_padding_does_not_change_the_loss(view: View) -> None:
         )
 
 
-@SHARPENED
-@claim("AUD-10", check="loss.accumulation", component="loss")
+@check("loss.accumulation", "AUD-10", component="loss", views=("sharpened",))
 def test_ragged_micro_batches_together_give_the_loss_and_gradient_of_one_batch(view: View) -> None:
     """Each row by itself, weighted by its tokens, or by the loss where it is told their number."""
     fit, bound = plain_fit(view)
@@ -95,11 +95,11 @@ def test_ragged_micro_batches_together_give_the_loss_and_gradient_of_one_batch(v
     whole, due = gradient_of(view, ids, targets)
     takes = _takes_count(view, ids, targets)
     shares = [1.0 if takes else count / sum(counts) for count in counts]
-    extra = {_COUNT: torch.tensor(sum(counts))} if takes else {}
+    extra = {COUNT: torch.tensor(sum(counts))} if takes else {}
     parts = [
         gradient_of(view, ids[row, None], targets[row, None], **extra) for row in range(len(ids))
     ]
-    where = {"view": view.name, "tokens": counts, **({"told by": _COUNT} if takes else {})}
+    where = {"view": view.name, "tokens": counts, **({"told by": COUNT} if takes else {})}
     judge(
         sum(share * loss for share, (loss, _) in zip(shares, parts, strict=True)),
         whole,
@@ -125,28 +125,27 @@ def test_ragged_micro_batches_together_give_the_loss_and_gradient_of_one_batch(v
     )
 
 
-@SHARPENED
-@claim("AUD-10", check="loss.count", component="loss")
+@check("loss.count", "AUD-10", component="loss", views=("sharpened",))
 def test_a_loss_that_is_told_how_many_tokens_a_step_has_divides_by_them(view: View) -> None:
     """A trainer that passes the number on does not divide by the number of micro-batches itself."""
     fit, bound = plain_fit(view)
     if not _is_told(view):
-        not_applicable(f"forward takes no {_COUNT}")
+        not_applicable(f"forward takes no {COUNT}")
     ids = view.random_ids(3)
     targets = view.random_ids(3, seed=9)
     plain, _ = loss_of(view, ids, targets)
     count = _counted(targets, -100, fit)
     try:
-        half, _ = loss_of(view, ids, targets, **{_COUNT: torch.tensor(2 * count)})
+        half, _ = loss_of(view, ids, targets, **{COUNT: torch.tensor(2 * count)})
     except SubjectError as error:
-        not_applicable(f"{_COUNT} is refused: {error}")
+        not_applicable(f"{COUNT} is refused: {error}")
     judge(
         half - fit.added,
         (plain - fit.added) / 2,
         bound=bound + abs(fit.added) * bound,
-        says=f"with {_COUNT} twice the tokens of the batch, the loss is half",
+        says=f"with {COUNT} twice the tokens of the batch, the loss is half",
         where={"view": view.name, "tokens": count},
-        remedy=f"forward takes **kwargs, so that a trainer hands it {_COUNT} and leaves the "
+        remedy=f"forward takes **kwargs, so that a trainer hands it {COUNT} and leaves the "
         "scaling to it: pass it on to the loss, or say accepts_loss_kwargs = False. Otherwise "
         "gradients are too large by the number of micro-batches.",
         cause="count-ignored",
@@ -178,7 +177,7 @@ def _is_told(view: View) -> bool:
     """
     model = view.model
     parameters = inspect.signature(model.forward).parameters
-    if _COUNT in parameters:
+    if COUNT in parameters:
         return True
     accepts = getattr(model, "accepts_loss_kwargs", None)
     open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
@@ -189,7 +188,7 @@ def _takes_count(view: View, ids: Tensor, targets: Tensor) -> bool:
     if not _is_told(view):
         return False
     try:
-        one, other = (loss_of(view, ids, targets, **{_COUNT: torch.tensor(n)})[0] for n in (10, 20))
+        one, other = (loss_of(view, ids, targets, **{COUNT: torch.tensor(n)})[0] for n in (10, 20))
     except SubjectError:
         return False
     return one != other

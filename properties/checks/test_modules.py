@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
 from torch import nn
 
-from theodolite.fixtures.relations.idle_parameters import idle_parameters
-from theodolite.fixtures.judging.judgement import not_applicable, require
 from theodolite.fixtures.anatomy.kinds import is_norm
+from theodolite.fixtures.judging.judgement import not_applicable, require
+from theodolite.fixtures.relations.idle_parameters import idle_parameters
 from theodolite.fixtures.subject.view import View
-from theodolite.properties import claim
+from theodolite.properties import check
 
 
-@pytest.mark.parametrize("view", ["sharpened"], indirect=True)
-@claim("AUD-12", "GPT-3", check="modules.executed", component="parameters")
+@check("modules.executed", "AUD-12", "GPT-3", component="parameters", views=("sharpened",))
 def test_every_module_that_was_built_is_used(view: View) -> None:
     """No parameter is left unread by every kind of forward: evaluation, training, decoding."""
     if view.obstacle:
@@ -27,7 +25,7 @@ def test_every_module_that_was_built_is_used(view: View) -> None:
         not unread,
         "every module that was built is used",
         measured=float(len(unread)),
-        bound=0.0,
+        at_most=0.0,
         where={"never read": ", ".join(_shortened(view.model, unread)[:4]), "view": view.name},
         remedy="Is the module never called, another called in its place, or does a loop end one "
         "layer early?",

@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import pytest
 import torch
 
-from theodolite.fixtures.recording.module_calls import EQUAL
-from theodolite.fixtures.judging.judgement import judge, not_applicable, require
 from theodolite.fixtures.anatomy.norm import FITS, NormReading, norms_of, own_copy
+from theodolite.fixtures.judging.judgement import judge, not_applicable, require
+from theodolite.fixtures.judging.tolerances import EQUAL
 from theodolite.fixtures.subject.view import View
-from theodolite.properties import claim
-
-sharpened = pytest.mark.parametrize("view", ["sharpened"], indirect=True)
+from theodolite.properties import check
 
 
-@sharpened
-@claim("NORM-1", "NORM-2", check="norm.formula", component="norm")
+@check("norm.formula", "NORM-1", "NORM-2", component="norm", views=("sharpened",))
 def test_each_norm_is_an_rms_norm_or_a_layer_norm(view: View) -> None:
     """Its output keeps its size whatever the input's, and is x/RMS(x), or centred, x/σ(x)."""
     judged = 0
@@ -55,8 +51,7 @@ def test_each_norm_is_an_rms_norm_or_a_layer_norm(view: View) -> None:
         not_applicable("no norm follows a formula known here")
 
 
-@sharpened
-@claim("NORM-1", check="norm.epsilon", component="norm")
+@check("norm.epsilon", "NORM-1", component="norm", views=("sharpened",))
 def test_epsilon_stands_inside_the_root(view: View) -> None:
     """As the input fades, the output fades as s/√(s² + ε), and nothing at all gives no NaN."""
     judged = 0
@@ -83,8 +78,7 @@ def test_epsilon_stands_inside_the_root(view: View) -> None:
         not_applicable("no norm shows an epsilon")
 
 
-@sharpened
-@claim("NORM-3", check="norm.gain", component="norm")
+@check("norm.gain", "NORM-3", component="norm", views=("sharpened",))
 def test_each_channel_has_its_own_gain_over_an_rms_of_one(view: View) -> None:
     """Output = gain times a vector of RMS 1, the gain being the norm's weight, or 1 + weight.
 
@@ -128,8 +122,7 @@ def test_each_channel_has_its_own_gain_over_an_rms_of_one(view: View) -> None:
         not_applicable("no norm has a weight for each channel and follows a known formula")
 
 
-@sharpened
-@claim("NORM-4", check="norm.per_position", component="norm")
+@check("norm.per_position", "NORM-4", component="norm", views=("sharpened",))
 def test_each_norm_looks_at_one_position_alone(view: View) -> None:
     """Change every other position, or every other row: this one's output stays."""
     for place, norm in _norms(view):

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 
 from theodolite.fixtures.judging.judgement import judge, not_applicable, require
-from theodolite.fixtures.serving.packing import Packing, leak, logits, numbered, packings_of, shows_hidden
+from theodolite.fixtures.serving.packing import (
+    Packing,
+    leak,
+    logits,
+    numbered,
+    packings_of,
+    shows_hidden,
+)
 from theodolite.fixtures.subject.view import View
-from theodolite.properties import claim
+from theodolite.properties import check
 
 _SHORTEST = 6
 
 
-@pytest.mark.parametrize("view", ["sharpened", "other backend"], indirect=True)
-@claim("AUD-5", check="packing.documents", component="mask")
+@check(
+    "packing.documents",
+    "AUD-5",
+    component="mask",
+    views=(
+        "sharpened",
+        "other backend",
+    ),
+)
 def test_packed_documents_do_not_see_each_other(view: View) -> None:
     """Another text in one document changes no other; and each has the logits that it has alone.
 
@@ -56,7 +69,7 @@ def _judge(view: View, packing: Packing) -> bool:
         found <= view.leak_bound,
         "packed documents do not see each other",
         measured=found,
-        bound=view.leak_bound,
+        at_most=view.leak_bound,
         where=where,
         remedy="Is attention masked between documents in every layer? To let positions begin "
         "again is not enough.",

@@ -13,13 +13,12 @@ from theodolite.fixtures.judging.judgement import judge, not_applicable, require
 from theodolite.fixtures.serving.padding import Ragged, far, half_hearted, padding_of, ragged
 from theodolite.fixtures.subject.subject import Subject
 from theodolite.fixtures.subject.view import View
-from theodolite.properties import claim
+from theodolite.properties import check
 
 AXES = ("row", "position", "token")
-SHARPENED = pytest.mark.parametrize("view", ["sharpened"], indirect=True)
 
 
-@claim("AUD-5", check="padding.hides", component="padding")
+@check("padding.hides", "AUD-5", component="padding")
 def test_a_mask_that_changes_logits_hides_what_it_masks(subject: Subject) -> None:
     """The content of a hidden token matters nowhere else, and a library's mask is 1 for the others.
 
@@ -56,7 +55,7 @@ def test_a_mask_that_changes_logits_hides_what_it_masks(subject: Subject) -> Non
     )
 
 
-@claim("AUD-5", check="padding.ones", component="padding")
+@check("padding.ones", "AUD-5", component="padding")
 def test_a_mask_of_ones_is_no_mask(view: View) -> None:
     """Where nothing is hidden, the mask changes nothing: causality stays."""
     padding = padding_of(view.subject)
@@ -76,8 +75,7 @@ def test_a_mask_of_ones_is_no_mask(view: View) -> None:
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-@SHARPENED
-@claim("AUD-5", check="padding.finite", component="padding")
+@check("padding.finite", "AUD-5", component="padding", views=("sharpened",))
 def test_padding_gives_no_nan_at_real_tokens(view: View, side: str) -> None:
     """Logits of real tokens are finite, whatever those of padding are."""
     padding = padding_of(view.subject)
@@ -89,7 +87,7 @@ def test_padding_gives_no_nan_at_real_tokens(view: View, side: str) -> None:
         not bool(wrong.any()),
         f"with {side} padding the logits of real tokens are finite",
         measured=float(wrong.sum()),
-        bound=0.0,
+        at_most=0.0,
         where={"view": view.name, "side": side, **_first(wrong)},
         remedy="padding that sees no key at all is a softmax over nothing, NaN, and 0·NaN reaches "
         "real tokens in the next layer: let padding see itself, or fill in the dtype's least "
@@ -99,8 +97,7 @@ def test_padding_gives_no_nan_at_real_tokens(view: View, side: str) -> None:
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-@SHARPENED
-@claim("AUD-5", check="padding.content", component="padding")
+@check("padding.content", "AUD-5", component="padding", views=("sharpened",))
 def test_what_stands_at_padding_does_not_matter(view: View, side: str) -> None:
     """Other tokens at padding, the same mask: logits of real tokens stay, finite ones."""
     _require_side(view, side)
@@ -120,8 +117,7 @@ def test_what_stands_at_padding_does_not_matter(view: View, side: str) -> None:
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-@SHARPENED
-@claim("AUD-5", check="padding.alone", component="padding")
+@check("padding.alone", "AUD-5", component="padding", views=("sharpened",))
 def test_a_padded_sequence_gives_the_logits_of_the_sequence_alone(view: View, side: str) -> None:
     """A ragged batch against each of its rows; with positions only where it needs them."""
     _require_side(view, side)
@@ -156,8 +152,7 @@ def test_a_padded_sequence_gives_the_logits_of_the_sequence_alone(view: View, si
     )
 
 
-@SHARPENED
-@claim("AUD-5", "ATT-4", check="padding.causality", component="mask")
+@check("padding.causality", "AUD-5", "ATT-4", component="mask", views=("sharpened",))
 def test_a_padding_mask_does_not_replace_the_causal_mask(view: View) -> None:
     """With real padding in the batch, later tokens still change no earlier logits."""
     padding = padding_of(view.subject)
@@ -179,8 +174,7 @@ def test_a_padding_mask_does_not_replace_the_causal_mask(view: View) -> None:
         )
 
 
-@SHARPENED
-@claim("AUD-5", check="padding.empty_row", component="padding")
+@check("padding.empty_row", "AUD-5", component="padding", views=("sharpened",))
 def test_a_row_of_padding_alone_does_not_harm_the_others(view: View) -> None:
     """A batch filled up with an empty row: the real rows keep their logits, and they are finite."""
     padding = padding_of(view.subject)
@@ -200,7 +194,7 @@ def test_a_row_of_padding_alone_does_not_harm_the_others(view: View) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
-@claim("AUD-5", check="padding.half_precision", component="dtype")
+@check("padding.half_precision", "AUD-5", component="dtype")
 def test_padding_gives_no_nan_in_half_precision(subject: Subject, dtype: torch.dtype) -> None:
     """Two masks that each hold the least number of the dtype overflow when they are added."""
     padding = padding_of(subject)
@@ -221,7 +215,7 @@ def test_padding_gives_no_nan_in_half_precision(subject: Subject, dtype: torch.d
                 not bool(wrong.any()),
                 f"with {side} padding the logits of real tokens are finite in {dtype}",
                 measured=float(wrong.sum()),
-                bound=0.0,
+                at_most=0.0,
                 where=_first(wrong),
                 remedy="are two additive masks summed to -inf, so that a row has nothing left? "
                 "Combine them as booleans, or let padding see itself.",

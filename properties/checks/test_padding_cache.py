@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from torch import Tensor
 
-from theodolite.fixtures.serving.driver import Driver, driver_of, placed
 from theodolite.fixtures.errors import SubjectError
 from theodolite.fixtures.judging.judgement import judge, not_applicable
-from theodolite.fixtures.serving.padding import Padding, Ragged, far, padding_of, ragged, reads_padded
+from theodolite.fixtures.serving.driver import Driver, driver_of, placed
+from theodolite.fixtures.serving.padding import (
+    Padding,
+    Ragged,
+    far,
+    padding_of,
+    ragged,
+    reads_padded,
+)
 from theodolite.fixtures.subject.view import View
-from theodolite.properties import claim
+from theodolite.properties import check
 
 _SINGLY = 3
 """Tokens that are read one by one, behind a prompt of the rest."""
@@ -20,8 +26,7 @@ _COVERS = ("everything", "new tokens", "the prompt")
 """What the mask of a step may cover: attention needs everything, a recurrent layer less."""
 
 
-@pytest.mark.parametrize("view", ["sharpened"], indirect=True)
-@claim("AUD-5", "AUD-6", check="padding.cache", component="padding")
+@check("padding.cache", "AUD-5", "AUD-6", component="padding", views=("sharpened",))
 def test_a_padded_batch_decodes_with_a_cache_as_without(view: View) -> None:
     """Left padding, a prompt, then single tokens, the mask growing along where it is needed."""
     padding, driver = padding_of(view.subject), driver_of(view)

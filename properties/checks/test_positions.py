@@ -8,19 +8,19 @@ from theodolite.fixtures.anatomy.constant_sequence import (
     EQUAL,
     PositionEntry,
     position_enters,
-    spread,
 )
 from theodolite.fixtures.judging.judgement import judge, judge_differs, not_applicable
+from theodolite.fixtures.recording.recorder import record
+from theodolite.fixtures.recording.tensors import spread
 from theodolite.fixtures.relations.blame import leak_of, watch
 from theodolite.fixtures.relations.changed_tokens import influence
-from theodolite.fixtures.recording.recorder import record
 from theodolite.fixtures.subject.view import View
-from theodolite.properties import claim
+from theodolite.properties import check
 
 _TOKENS = 3
 
 
-@claim("AUD-1", check="positions.constant_sequence", component="position")
+@check("positions.constant_sequence", "AUD-1", component="position")
 def test_one_token_repeated_gives_one_distribution(view: View) -> None:
     """Without absolute positions every position computes the same mean of the same values.
 
@@ -54,7 +54,7 @@ def test_one_token_repeated_gives_one_distribution(view: View) -> None:
     )
 
 
-@claim("ORD-4", check="positions.order_matters", component="position")
+@check("positions.order_matters", "ORD-4", component="position")
 def test_swapping_two_earlier_tokens_changes_the_last_logits(view: View) -> None:
     """The control of permutation: a decoder tells "dog bites man" from "man bites dog"."""
     if view.name != "sharpened":

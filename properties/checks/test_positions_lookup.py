@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from theodolite.fixtures.judging.judgement import not_applicable, require
 from theodolite.fixtures.subject.view import View
-from theodolite.properties import claim
+from theodolite.properties import check
 
 _POSITIONS = re.compile(
     r"(?:^|[._])(?:wpe|pos(?:ition(?:al|s)?)?)(?:_?emb\w*|_?enc\w*|[._]|$)", re.IGNORECASE
@@ -16,8 +14,7 @@ _POSITIONS = re.compile(
 """Names of tables of positions: wpe, pos_emb, embed_positions, position_embeddings ..."""
 
 
-@pytest.mark.parametrize("view", ["sharpened"], indirect=True)
-@claim("POS-2", check="positions.lookup", component="position")
+@check("positions.lookup", "POS-2", component="position", views=("sharpened",))
 def test_each_position_looks_up_a_vector_of_its_own(view: View) -> None:
     """The rows that are read from a table of positions count up by one, from wherever.
 

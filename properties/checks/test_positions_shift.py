@@ -5,17 +5,17 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import pytest
 import torch
 from torch import Tensor
 
-from theodolite.fixtures.recording.module_calls import EQUAL, is_still
-from theodolite.fixtures.judging.judgement import judge, judge_differs, not_applicable
-from theodolite.fixtures.serving.padding import far
-from theodolite.fixtures.recording.recorder import record
+from theodolite.fixtures.anatomy.attentions import is_still
 from theodolite.fixtures.anatomy.rotation import is_relative, is_steady
+from theodolite.fixtures.judging.judgement import judge, judge_differs, not_applicable
+from theodolite.fixtures.judging.tolerances import EQUAL
+from theodolite.fixtures.recording.recorder import record
+from theodolite.fixtures.serving.padding import far
 from theodolite.fixtures.subject.view import View
-from theodolite.properties import claim
+from theodolite.properties import check
 
 AXES = ("row", "position", "token")
 _SHIFTS = (1, 10, 50)
@@ -23,7 +23,7 @@ _FREE = 32
 """Longest position tried where the model names no limit: none of a small model is below it."""
 
 
-@claim("POS-3", "ROPE-9", check="positions.default", component="position")
+@check("positions.default", "POS-3", "ROPE-9", component="position")
 def test_positions_counted_from_zero_are_the_default(view: View) -> None:
     """Explicit 0, 1, 2 … give the logits of no positions."""
     keyword = _keyword(view)
@@ -40,8 +40,7 @@ def test_positions_counted_from_zero_are_the_default(view: View) -> None:
     )
 
 
-@pytest.mark.parametrize("view", ["sharpened"], indirect=True)
-@claim("POS-3", "ROPE-9", check="positions.shift", component="position")
+@check("positions.shift", "POS-3", "ROPE-9", component="position", views=("sharpened",))
 def test_moving_all_positions_leaves_relative_schemes_alone_and_changes_absolute_ones(
     view: View,
 ) -> None:

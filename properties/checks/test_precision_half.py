@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-import pytest
 import torch
 
 from theodolite.fixtures.errors import SubjectError
+from theodolite.fixtures.judging.judgement import not_applicable, require
 from theodolite.fixtures.relations.half_precision import (
     AUTOCAST,
     BFLOAT16,
     FLOAT16,
+    LATE,
+    LONG,
     SHARE,
     Comparison,
     Place,
@@ -20,15 +22,8 @@ from theodolite.fixtures.relations.half_precision import (
     in_half_precision,
     own_way,
 )
-from theodolite.fixtures.judging.judgement import not_applicable, require
 from theodolite.fixtures.subject.view import View
-from theodolite.properties import claim
-
-LATE = (8003, 2003, 503)
-"""Where bfloat16 knows positions to 32, 8 and 2, and float16 to 4, 1 and 1/4."""
-
-LONG = 512
-"""Tokens of a long sequence: bfloat16 counts one by one to 256, and a sum of ones stays there."""
+from theodolite.properties import check
 
 WORTHWHILE = 48
 """A shorter sequence shows nothing of late positions: bfloat16 keeps its angles to 1/10 radian."""
@@ -41,7 +36,7 @@ Places = Callable[[int], list[Place]]
 """Where to judge, on tokens of a given seed."""
 
 
-@claim("AUD-8", check="precision.half", component="dtype")
+@check("precision.half", "AUD-8", component="dtype")
 def test_half_precision_costs_what_rounding_costs(view: View) -> None:
     """Cast to bfloat16 or float16, the logits move by what rounding weights and activations does.
 
@@ -52,15 +47,13 @@ def test_half_precision_costs_what_rounding_costs(view: View) -> None:
     _judge(view, (BFLOAT16, FLOAT16) if own is None else (own,), partial(_near, view))
 
 
-@pytest.mark.parametrize("view", ["sharpened"], indirect=True)
-@claim("AUD-8", check="precision.autocast", component="dtype")
+@check("precision.autocast", "AUD-8", component="dtype", views=("sharpened",))
 def test_autocast_costs_what_rounding_costs(view: View) -> None:
     """Under torch.autocast in bfloat16 the logits are finite, and as near as in bfloat16."""
     _judge(view, (AUTOCAST,), partial(_near, view))
 
 
-@pytest.mark.parametrize("view", ["sharpened"], indirect=True)
-@claim("AUD-8", check="precision.late", component="dtype")
+@check("precision.late", "AUD-8", component="dtype", views=("sharpened",))
 def test_half_precision_keeps_late_positions(view: View) -> None:
     """At positions near 8,000, and at the end of 512 tokens, rounding costs what it costs at 0.
 
@@ -134,7 +127,7 @@ def _require_right(view: View, way: str, found: Comparison) -> None:
         found.is_right,
         f"{way} moves the logits by what rounding weights and activations does, times {SHARE:g}",
         measured=found.share,
-        bound=SHARE,
+        at_most=SHARE,
         where=where,
         remedy="are positions, angles or their cosines computed in half precision?"
         if late

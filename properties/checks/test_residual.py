@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from torch import Tensor, nn
 
@@ -16,22 +15,17 @@ from theodolite.fixtures.anatomy.blocks import (
     silenced,
     without_constant,
 )
-from theodolite.fixtures.subject.declarations import expanded
 from theodolite.fixtures.anatomy.feed_forward import mixes_time_by_design
-from theodolite.fixtures.recording.module_calls import EQUAL, Inside, ModuleCall, is_inside
-from theodolite.fixtures.judging.judgement import judge, judge_differs, not_applicable, require
 from theodolite.fixtures.anatomy.kinds import is_norm
+from theodolite.fixtures.judging.judgement import judge, judge_differs, not_applicable, require
+from theodolite.fixtures.judging.tolerances import EQUAL, MULTIPLIER
+from theodolite.fixtures.recording.module_calls import Inside, ModuleCall, is_inside
+from theodolite.fixtures.subject.declarations import expanded
 from theodolite.fixtures.subject.view import View
-from theodolite.properties import claim
-
-sharpened = pytest.mark.parametrize("view", ["sharpened"], indirect=True)
-
-_KNOWN = 1e-3
-"""Distance within which a multiplier fitted to thousands of float32 numbers is a known one."""
+from theodolite.properties import check
 
 
-@sharpened
-@claim("RES-1", "RES-4", check="residual.identity", component="residual")
+@check("residual.identity", "RES-1", "RES-4", component="residual", views=("sharpened",))
 def test_blocks_with_nothing_to_say_hand_the_stream_on(view: View) -> None:
     """Every matrix of the blocks 0: each block gives what it was given, but for a constant.
 
@@ -90,8 +84,7 @@ def test_blocks_with_nothing_to_say_hand_the_stream_on(view: View) -> None:
     )
 
 
-@sharpened
-@claim("RES-3", check="residual.sum", component="residual")
+@check("residual.sum", "RES-3", component="residual", views=("sharpened",))
 def test_each_branch_adds_its_output_to_the_stream(view: View) -> None:
     """The matrices of the other branch 0: attention alone, or the rest alone, still adds something.
 
@@ -137,8 +130,7 @@ def test_each_branch_adds_its_output_to_the_stream(view: View) -> None:
         not_applicable("no block has two branches with matrices of their own")
 
 
-@sharpened
-@claim("RES-3", "GPT-1", check="residual.branches", component="residual")
+@check("residual.branches", "RES-3", "GPT-1", component="residual", views=("sharpened",))
 def test_a_block_is_its_input_and_the_outputs_of_its_branches(view: View) -> None:
     """On random tokens: block(x) = x + attention's output + the other branch's, once each.
 
@@ -155,8 +147,8 @@ def test_a_block_is_its_input_and_the_outputs_of_its_branches(view: View) -> Non
         judged += 1
         where = {"view": view.name, "layer": layer, "module": block.path}
         whole = torch.tensor([any(part.module.children()) for part in parts])
-        twice = (found - 2).abs() <= _KNOWN
-        never = (found.abs() <= _KNOWN) & whole.to(found.device)  # a single layer may be a step
+        twice = (found - 2).abs() <= MULTIPLIER
+        never = (found.abs() <= MULTIPLIER) & whole.to(found.device)  # a single layer may be a step
         require(
             not bool((twice | never).any()) or _has_zero_gates(view.model, block),
             "each branch of a block is added to the stream once",
@@ -245,4 +237,4 @@ def _multipliers(change: Tensor, parts: list[ModuleCall]) -> Tensor | None:
     columns = torch.stack(gave, -1)
     found = torch.linalg.lstsq(columns, change.flatten()[:, None]).solution[:, 0]
     away = (columns @ found - change.flatten()).abs().max()
-    return found if float(away) <= _KNOWN * float(change.abs().max()) else None
+    return found if float(away) <= MULTIPLIER * float(change.abs().max()) else None

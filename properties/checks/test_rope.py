@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from torch import Tensor
 
-from theodolite.fixtures.recording.attention_call import AttentionCall, scores_of
-from theodolite.fixtures.anatomy.constant_sequence import spread
-from theodolite.fixtures.recording.module_calls import EQUAL, still_attentions
-from theodolite.fixtures.judging.judgement import judge, not_applicable, require
+from theodolite.fixtures.anatomy.attentions import still_attentions
 from theodolite.fixtures.anatomy.rotation import (
-    PHASE,
     Turning,
     before_norm,
     not_yet_turned,
@@ -21,14 +16,15 @@ from theodolite.fixtures.anatomy.rotation import (
     unevenness,
     wrapped,
 )
+from theodolite.fixtures.judging.judgement import judge, not_applicable, require
+from theodolite.fixtures.judging.tolerances import EQUAL, PHASE
+from theodolite.fixtures.recording.attention_call import AttentionCall, scores_of
+from theodolite.fixtures.recording.tensors import spread
 from theodolite.fixtures.subject.view import View
-from theodolite.properties import claim
-
-sharpened = pytest.mark.parametrize("view", ["sharpened"], indirect=True)
+from theodolite.properties import check
 
 
-@sharpened
-@claim("ROPE-1", "ROPE-7", check="rope.relative", component="rope")
+@check("rope.relative", "ROPE-1", "ROPE-7", component="rope", views=("sharpened",))
 def test_the_product_of_rotated_vectors_depends_on_their_distance_alone(view: View) -> None:
     """One token repeated: q·k along each diagonal is the same, in either pairing of channels."""
     for place, call in turned_attentions(view):
@@ -55,8 +51,7 @@ def test_the_product_of_rotated_vectors_depends_on_their_distance_alone(view: Vi
         )
 
 
-@sharpened
-@claim("ROPE-4", check="rope.same_positions", component="rope")
+@check("rope.same_positions", "ROPE-4", component="rope", views=("sharpened",))
 def test_queries_and_keys_stand_at_the_same_positions(view: View) -> None:
     """What the first query is turned by, the first key is turned by, whatever that is.
 
@@ -93,8 +88,7 @@ def test_queries_and_keys_stand_at_the_same_positions(view: View) -> None:
         not_applicable("queries and keys before their rotation are not visible")
 
 
-@sharpened
-@claim("ROPE-4", check="rope.values_still", component="rope")
+@check("rope.values_still", "ROPE-4", component="rope", views=("sharpened",))
 def test_values_do_not_turn_with_position(view: View) -> None:
     """One token repeated has the same values at every position (quiz 2)."""
     for place, call in still_attentions(view):
@@ -112,8 +106,7 @@ def test_values_do_not_turn_with_position(view: View) -> None:
         )
 
 
-@sharpened
-@claim("ROPE-8", check="rope.along_sequence", component="rope")
+@check("rope.along_sequence", "ROPE-8", component="rope", views=("sharpened",))
 def test_rotation_runs_along_the_sequence(view: View) -> None:
     """Where queries do not vary with position, no other axis turns them either.
 

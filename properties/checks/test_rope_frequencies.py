@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from torch import Tensor
 
-from theodolite.fixtures.recording.module_calls import is_still
+from theodolite.fixtures.anatomy.attentions import is_still
+from theodolite.fixtures.anatomy.rotation import NONE, turned_attentions, turning, wrapped
 from theodolite.fixtures.judging.judgement import judge, not_applicable, require
-from theodolite.fixtures.anatomy.rotation import (
-    NONE,
-    PHASE,
-    turned_attentions,
-    turning,
-    wrapped,
-)
+from theodolite.fixtures.judging.tolerances import PHASE
 from theodolite.fixtures.subject.view import View
-from theodolite.properties import claim
+from theodolite.properties import check
 
 
-@pytest.mark.parametrize("view", ["sharpened"], indirect=True)
-@claim("ROPE-3", check="rope.frequencies", component="rope")
+@check("rope.frequencies", "ROPE-3", component="rope", views=("sharpened",))
 def test_frequencies_fall_from_one_radian_a_position(view: View) -> None:
     """Pair i turns by base^(-2i/d) a position: 1 for the first, each next by the same factor less.
 
@@ -59,7 +52,7 @@ def test_frequencies_fall_from_one_radian_a_position(view: View) -> None:
             float(found[0]) <= 1 + PHASE and not (shifted and abs(ratio - 1) > PHASE),
             "the first pair turns by one radian a position",
             measured=float(found[0]),
-            bound=1.0,
+            at_most=1 + PHASE,
             where=where,
             remedy="The exponent's index runs from 0: base^0 = 1."
             if shifted
@@ -70,8 +63,7 @@ def test_frequencies_fall_from_one_radian_a_position(view: View) -> None:
         not_applicable("channels do not turn in pairs that could be read; see rope.relative")
 
 
-@pytest.mark.parametrize("view", ["as given"], indirect=True)
-@claim("ROPE-5", check="rope.table", component="rope")
+@check("rope.table", "ROPE-5", component="rope", views=("as given",))
 def test_every_position_turns_one_step_further(view: View) -> None:
     """The angle grows evenly as far as the table goes, and is no parameter that training moves."""
     longest = min(view.subject.longest or 40, 40)

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from torch import Tensor, nn
 
-from theodolite.fixtures.serving.driver import Driver
 from theodolite.fixtures.errors import SubjectError
 from theodolite.fixtures.judging.judgement import PropertyFailure, judge, not_applicable, require
 from theodolite.fixtures.relations.registration import tied_names
 from theodolite.fixtures.relations.save_and_rebuild import from_files, from_nothing, is_pretrained
+from theodolite.fixtures.serving.decoder import decoder_of
+from theodolite.fixtures.serving.driver import Driver
+from theodolite.fixtures.serving.finding_writer import writer_of
 from theodolite.fixtures.subject.subject import Subject
 from theodolite.fixtures.subject.view import View
-from theodolite.properties import claim
+from theodolite.properties import check
 
 AXES = ("row", "position", "token")
 _FILLED = "built on the meta device and filled"
 
 
-@pytest.mark.parametrize("view", ["sharpened"], indirect=True)
-@claim("AUD-9", check="state.files", component="state")
+@check("state.files", "AUD-9", component="state", views=("sharpened",))
 def test_a_model_read_from_the_files_that_it_writes_is_the_same_model(view: View) -> None:
     """By its own save_pretrained and from_pretrained: weights, buffers that no file holds, ties."""
     if not is_pretrained(view.model):
@@ -34,8 +34,7 @@ def test_a_model_read_from_the_files_that_it_writes_is_the_same_model(view: View
     _require_same(view, other, "read from its files")
 
 
-@pytest.mark.parametrize("view", ["sharpened"], indirect=True)
-@claim("AUD-9", check="state.meta", component="state")
+@check("state.meta", "AUD-9", component="state", views=("sharpened",))
 def test_a_model_built_on_the_meta_device_and_filled_is_the_same_model(view: View) -> None:
     """Built without memory, given some, refilled by its own methods, loaded with saved weights."""
     subject = view.subject
@@ -63,8 +62,7 @@ def test_a_model_built_on_the_meta_device_and_filled_is_the_same_model(view: Vie
         )
 
 
-@pytest.mark.parametrize("view", ["sharpened"], indirect=True)
-@claim("AUD-9", check="state.used", component="state")
+@check("state.used", "AUD-9", component="state", views=("sharpened",))
 def test_a_model_that_has_decoded_is_as_it_was(view: View) -> None:
     """A forward gives the same logits before and after decoding with a cache, and writing on."""
     if view.obstacle:
@@ -72,7 +70,7 @@ def test_a_model_that_has_decoded_is_as_it_was(view: View) -> None:
     subject, ids = view.subject, view.random_ids(3)
     before = view.logits(ids)
     done = False
-    decoder, writer = subject.decoder, subject.writer
+    decoder, writer = decoder_of(subject), writer_of(subject)
     if not isinstance(decoder, str):
         model = view.copy() if decoder.inside else view.model
         driver = Driver(view, decoder, model)

@@ -6,12 +6,18 @@ import math
 
 import torch
 
-from theodolite.fixtures.oracles.corpus import Chain, Uniform
 from theodolite.fixtures.judging.judgement import require
+from theodolite.fixtures.oracles.corpus import Chain, Uniform
 from theodolite.fixtures.oracles.small_trainings import luck
-from theodolite.fixtures.relations.short_training import BATCH, RATE, best_loss, length_for, symbols_of
+from theodolite.fixtures.relations.short_training import (
+    BATCH,
+    RATE,
+    best_loss,
+    length_for,
+    symbols_of,
+)
 from theodolite.fixtures.subject.subject import Subject
-from theodolite.properties import claim
+from theodolite.properties import check
 
 PATIENCE = 100
 """Steps after which a training that has not learned is given up: twice the slowest seen."""
@@ -25,7 +31,7 @@ neighbours apart. The checks of causality see those at once.
 """
 
 
-@claim("TRAIN-1", check="training.smoke", component="training")
+@check("training.smoke", "TRAIN-1", component="training")
 def test_a_copy_of_the_subject_learns_which_token_follows_which(subject: Subject) -> None:
     """Eight tokens follow each other in a fixed cycle, begun anywhere.
 
@@ -49,14 +55,14 @@ def test_a_copy_of_the_subject_learns_which_token_follows_which(subject: Subject
         "a short training gets below the unigram entropy of a language where each token has one "
         "successor",
         measured=best,
-        bound=bound,
+        at_most=bound,
         remedy="does the gradient reach every layer from the logits, and do the logits depend on "
         "the current token?",
         cause="does-not-learn",
     )
 
 
-@claim("ATT-6", check="training.leak", component="mask")
+@check("training.leak", "ATT-6", component="mask")
 def test_no_training_on_uniform_tokens_gets_below_their_entropy(subject: Subject) -> None:
     """Fresh, independent, uniform tokens at every step: nothing can be learned but to see ahead.
 
@@ -75,7 +81,7 @@ def test_no_training_on_uniform_tokens_gets_below_their_entropy(subject: Subject
         best > bound,
         "on uniform random tokens no training gets below ln K",
         measured=best,
-        bound=bound,
+        at_least=bound,
         where={"symbols": len(ids)},
         remedy="logits at a position know the token that comes next: look at the mask, and at what "
         "targets are used for besides the loss.",

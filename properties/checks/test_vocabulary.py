@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from theodolite.fixtures.errors import SubjectError
 from theodolite.fixtures.judging.judgement import judge, not_applicable, require
 from theodolite.fixtures.subject.subject import Subject
-from theodolite.properties import claim
+from theodolite.properties import check
 
 _IDS_AT_ONCE = 1024
 
@@ -18,7 +18,7 @@ _TABLES = 2
 """An embedding and a head. A third matrix with an axis of this size may well have it by chance."""
 
 
-@claim("AUD-4", check="vocabulary.relabelling", component="embedding")
+@check("vocabulary.relabelling", "AUD-4", component="embedding")
 def test_renaming_the_tokens_renames_the_logits(subject: Subject) -> None:
     """Permute the vocabulary in every weight that has that axis: the logits are permuted."""
     view = subject.views.sharpened
@@ -49,7 +49,7 @@ def test_renaming_the_tokens_renames_the_logits(subject: Subject) -> None:
     )
 
 
-@claim("GPT-7", check="vocabulary.range", component="vocabulary")
+@check("vocabulary.range", "GPT-7", component="vocabulary")
 def test_an_id_outside_the_vocabulary_is_refused(subject: Subject) -> None:
     """The first id past the end, and -1, raise instead of reading some row of memory."""
     if subject.device.type != "cpu":
@@ -69,7 +69,7 @@ def test_an_id_outside_the_vocabulary_is_refused(subject: Subject) -> None:
         )
 
 
-@claim("GPT-7", check="vocabulary.finite", component="embedding")
+@check("vocabulary.finite", "GPT-7", component="embedding")
 def test_every_id_gives_a_distribution(subject: Subject) -> None:
     """Logits are finite, and softmax of them sums to 1, for every id (1,024 of a larger set)."""
     view = subject.views.as_given

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import torch
@@ -157,3 +158,30 @@ def _(own: Forward) -> Any:
 def _(own: Dropout) -> Tensor:
     """Dropout knows no evaluation mode."""
     return own(training=True)
+
+
+@head("probabilities-for-logits", "GPT-7", "logits.unnormalised", component="softmax")
+def _(own: Part) -> Tensor:
+    """The softmax of the logits is returned."""
+    return own().softmax(-1)
+
+
+@forward("calls-counted-in-the-environment", "AUD-9", "state.process")
+def _(own: Forward) -> Any:
+    """Every forward writes into an environment variable."""
+    os.environ["FORWARDS"] = f"{int(os.environ.get('FORWARDS', '0')) + 1}"
+    return own()
+
+
+@forward("seeded-in-every-forward", "AUD-9", "state.seed")
+def _(own: Forward) -> Any:
+    """Every forward seeds the generator of the process."""
+    torch.manual_seed(0)
+    return own()
+
+
+@forward("every-input-kept", "AUD-9", "state.growth")
+def _(own: Forward) -> Any:
+    """A model keeps the ids of every call in a list that nobody empties."""
+    own.model.__dict__.setdefault("seen_so_far", []).append(own.ids)
+    return own()

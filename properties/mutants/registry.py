@@ -362,7 +362,7 @@ def pairs() -> tuple[tuple[Mutant, AnyHost], ...]:
 
 
 def left_out() -> list[str]:
-    """What is not tried here and why, in sentences: hosts that are absent, texts that are others."""
+    """What is not tried here and why, in sentences: absent hosts, and texts that are others."""
     from theodolite.properties.mutants.hosts import absent_hosts
 
     places = ((mutant, host) for mutant in load_mutants() for host in mutant.hosts)

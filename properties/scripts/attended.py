@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 from torch import nn
 
-from theodolite.fixtures.anatomy.heads import why_neighbours
 from theodolite.fixtures.anatomy.head_reach import reach_of
+from theodolite.fixtures.anatomy.heads import why_neighbours
 from theodolite.properties.scripts.outputs import FUTURE
 from theodolite.properties.scripts.relation import INSIDE, Case, Cases, Relation, of_cause
 from theodolite.properties.scripts.scene import Scene
@@ -135,6 +135,9 @@ def _row(scene: Scene) -> str:
     """Path of the list of layers."""
     lists = [n for n, m in scene.subject.model.named_modules() if isinstance(m, nn.ModuleList)]
     return lists[0] if lists else ""
+
+
+_KINDS = {"groups.queries": ("query",), "groups.members": ("key", "value")}
 
 
 def _reaches(*kinds: str) -> Cases:
@@ -304,8 +307,6 @@ assert ran, "$idle is never run"
     _idle,
     fresh=True,
 )
-_KINDS = {"groups.queries": ("query",), "groups.members": ("key", "value")}
-
 ATTENDED: dict[str, list[Relation]] = {
     "inside.rows_sum_to_one": [SUMS, OVER_KEYS],
     "inside.no_weight_on_the_future": [LATER_WEIGHTS, FUTURE],

@@ -5,15 +5,18 @@ Where a check has a bound of its own, its script rests on the same one.
 
 from __future__ import annotations
 
-from theodolite.fixtures.anatomy.feed_forward import LINEAR
-from theodolite.fixtures.relations.finite_differences import _RESOLUTION
-from theodolite.fixtures.relations.gradients import _NOTHING
-from theodolite.fixtures.recording.module_calls import EQUAL
-from theodolite.fixtures.anatomy.rotation import PHASE
-from theodolite.fixtures.subject.view import LEAK, RELATION
-from theodolite.properties.checks.test_causality import GRADIENT
-from theodolite.properties.checks.test_gates import _LARGEST_SANE_WEIGHT
-from theodolite.properties.checks.test_residual import _KNOWN
+from theodolite.fixtures.judging.tolerances import (
+    EQUAL,
+    GRADIENT,
+    LARGEST_SANE_WEIGHT,
+    LEAK,
+    LINEAR,
+    MULTIPLIER,
+    NO_GRADIENT,
+    PHASE,
+    RELATION,
+    SLOPE,
+)
 
 SCALED = 1e-3
 """Relative distance of a scale from the wanted one.
@@ -48,7 +51,7 @@ The bound of `assembly.final_norm`. A norm leaves epsilon's share, 1e-5 or so of
 NATS = 1e-4
 """Distance of a float32 loss from the cross-entropy of its logits.
 
-`theodolite.fixtures.serving.loss.rounding` allows 64 · 1.2e-7 of the largest logit and the logarithm of
+`fixtures.serving.loss.rounding` allows 64 · 1.2e-7 of the largest logit and the logarithm of
 the vocabulary together: 1e-4 where these come to 13. A token more or less in a mean over a dozen
 moves it by a tenth.
 """
@@ -69,14 +72,14 @@ BOUNDS = {
     "EQUAL": EQUAL,
     "PHASE": PHASE,
     "LINEAR": LINEAR,
-    "NO_GRADIENT": _NOTHING,
-    "MULTIPLIER": _KNOWN,
-    "SANE": _LARGEST_SANE_WEIGHT,
+    "NO_GRADIENT": NO_GRADIENT,
+    "MULTIPLIER": MULTIPLIER,
+    "SANE": LARGEST_SANE_WEIGHT,
     "SCALED": SCALED,
     "NORMED": NORMED,
     "FADED": FADED,
     "MOVED": MOVED,
-    "SLOPE": _RESOLUTION,
+    "SLOPE": SLOPE,
     "NATS": NATS,
     "LEARNT": LEARNT,
     "SHARE": SHARE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from theodolite.fixtures.serving.decoder import Decoder
+from theodolite.fixtures.serving.decoder import Decoder, decoder_of
 from theodolite.properties.scripts.padded import padded_texts
 from theodolite.properties.scripts.relation import Case, Relation, of_cause, same
 from theodolite.properties.scripts.scene import Scene
@@ -13,7 +13,7 @@ _PIECES = ([1, 1], [2, 1], [2, 2], [3, 1, 1], [3, 2, 2], [5, 1, 1, 1])
 
 
 def _steps(scene: Scene) -> Iterator[Case]:
-    decoder = scene.subject.decoder
+    decoder = decoder_of(scene.subject)
     if isinstance(decoder, str) or decoder.declared is not None or decoder.fresh is not None:
         return
     length = scene.subject.length
@@ -134,7 +134,7 @@ for pieces in zip(one.split($pieces, dim=1), two.split($pieces, dim=1)):
 
 
 def _left_padded(scene: Scene) -> Iterator[Case]:
-    decoder = scene.subject.decoder
+    decoder = decoder_of(scene.subject)
     if isinstance(decoder, str) or decoder.declared is not None or scene.padding is None:
         return
     for case in padded_texts(scene):

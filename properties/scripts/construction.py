@@ -14,11 +14,11 @@ from typing import Any
 
 import torch
 
-from theodolite.fixtures.source.partial_execution import Executed
 from theodolite.fixtures.loading.huggingface.model import Configured
-from theodolite.fixtures.source.import_paths import own_folders, package_of
 from theodolite.fixtures.loading.plan import MISSING, Plan
 from theodolite.fixtures.loading.python_target import Loaded
+from theodolite.fixtures.source.import_paths import own_folders, package_of
+from theodolite.fixtures.source.partial_execution import Executed
 
 _MAPPING = """class Config(dict):
     __getattr__ = dict.__getitem__"""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from theodolite.fixtures.anatomy.experts import FALLS, LOUD, STEP, Mixture, mixtures_in
 from theodolite.fixtures.subject.declarations import expanded
-from theodolite.fixtures.anatomy.experts import Mixture, mixtures_in
-from theodolite.properties.checks.test_experts import _FALLS, _LOUD, _STEP
 from theodolite.properties.scripts.relation import INSIDE, Case, Cases, Relation, of_cause
 from theodolite.properties.scripts.scene import Scene
 
@@ -54,7 +53,7 @@ def _layers(scene: Scene) -> Iterator[Case]:
 
 def _counted(scene: Scene) -> Iterator[Case]:
     declared = expanded(scene.subject.declarations).get("active_experts")
-    wanted = scene.check.bound if declared is None else declared
+    wanted = scene.check.at_most if declared is None else declared
     for case in _layers(scene):
         yield {**case, "wanted": None if wanted is None else int(wanted)}
 
@@ -113,7 +112,7 @@ REACHED = Relation(
     _LAYER
     + _ADDED
     + f"""x = torch.randn($token)
-$router[$expert] += {_LOUD:g} * x.flatten() / x.square().sum()  # a score by far the highest
+$router[$expert] += {LOUD:g} * x.flatten() / x.square().sum()  # a score by far the highest
 assert added($expert, x).any(), "expert $expert is not chosen with the highest score\"""",
     of_cause("expert-unreachable")(_unreached),
     views=INSIDE,
@@ -125,9 +124,9 @@ SHARES = Relation(
     + f"""x = torch.randn($token)
 i = next(i for i in range($count) if added(i, x).any())  # it works on this token
 before = added(i, x)
-$router[i] += {_STEP:g} * x.flatten() / x.square().sum()  # its score is a little higher
+$router[i] += {STEP:g} * x.flatten() / x.square().sum()  # its score is a little higher
 falls = 1 - ((before * added(i, x)).sum() / before.square().sum()).item()
-assert falls < {_FALLS:g}, f"with a higher score expert {{i}} adds less, by {{falls:.3g}}\"""",
+assert falls < {FALLS:g}, f"with a higher score expert {{i}} adds less, by {{falls:.3g}}\"""",
     _layers,
     views=INSIDE,
     fresh=True,

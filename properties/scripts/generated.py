@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from theodolite.fixtures.serving.finding_writer import writer_of
 from theodolite.fixtures.serving.writer import _LIBRARY_OFF, Writer
 from theodolite.properties.scripts.padded import padded_texts
 from theodolite.properties.scripts.relation import Case, Relation
@@ -24,7 +25,7 @@ _NEVER = 40
 
 def _written(scene: Scene, prompt: str, count: int, **options: Any) -> str | None:
     """The call that writes on, as source; values that begin with = are source themselves."""
-    writer = scene.subject.writer
+    writer = writer_of(scene.subject)
     if isinstance(writer, str) or writer.listed:
         return None
     function = writer.said.removesuffix("()")
@@ -61,7 +62,7 @@ def _quiet(scene: Scene, writer: Writer) -> dict[str, Any]:
 
 
 def _greedy_ways(scene: Scene) -> list[dict[str, Any]]:
-    writer = scene.subject.writer
+    writer = writer_of(scene.subject)
     if isinstance(writer, str):
         return []
     ways: list[dict[str, Any]] = writer.greedy(scene.subject.views.sharpened)
@@ -104,7 +105,7 @@ def _likeliest(scene: Scene, ways: list[dict[str, Any]]) -> Iterator[Case]:
 
 def _filtered(meaning: str, value: Any) -> Any:
     def cases(scene: Scene) -> Iterator[Case]:
-        writer = scene.subject.writer
+        writer = writer_of(scene.subject)
         if isinstance(writer, str) or not writer.offers(meaning) or not writer.rows:
             return
         for ids in _prompts(scene):
@@ -124,7 +125,7 @@ def _drawn(scene: Scene) -> Iterator[Case]:
 
 
 def _narrow(scene: Scene) -> Iterator[Case]:
-    writer = scene.subject.writer
+    writer = writer_of(scene.subject)
     offered = {"top_p": 1e-6, "top_k": 2, "temperature": 0.5}
     if isinstance(writer, str) or not writer.rows:
         return
@@ -146,7 +147,7 @@ def _ended(scene: Scene) -> Iterator[Case]:
 
 
 def _context(scene: Scene) -> Iterator[Case]:
-    writer, limit = scene.subject.writer, scene.subject.longest
+    writer, limit = writer_of(scene.subject), scene.subject.longest
     options: dict[str, Any] = {}
     if not isinstance(writer, str) and writer.offers("context"):
         options, limit = {"context": 6}, 6

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from theodolite.fixtures.relations.half_precision import AUTOCAST, BFLOAT16, FLOAT16, SHARE
-from theodolite.properties.checks.test_precision_half import LATE, LONG
+from theodolite.fixtures.relations.half_precision import (
+    AUTOCAST,
+    BFLOAT16,
+    FLOAT16,
+    LATE,
+    LONG,
+    SHARE,
+)
 from theodolite.properties.scripts.relation import Case, Cases, Relation
 from theodolite.properties.scripts.scene import Scene
 
@@ -25,9 +31,9 @@ def _late(scene: Scene) -> Iterator[Case]:
                 case = {"ids": f"torch.tensor([{ids}])", "more": more, "tokens": ":"}
                 yield {**case, "place": f"positions from {start} on"}
     for length in (LONG // 8, LONG // 4, LONG // 2, min(LONG, subject.longest or LONG)):
-        ids = f"torch.arange({length})[None] * 7 % {size}"
         tokens = f"{length - length // 4}:"
-        yield {"ids": ids, "more": "", "tokens": tokens, "place": f"the end of {length} tokens"}
+        case = {"ids": f"torch.arange({length})[None] * 7 % {size}", "more": "", "tokens": tokens}
+        yield {**case, "place": f"the end of {length} tokens"}
 
 
 def _in(way: str, cases: Cases) -> Cases:

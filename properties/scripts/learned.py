@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from theodolite.fixtures.anatomy.measure import anatomy_of
 from theodolite.fixtures.subject.convention import keywords_of
 from theodolite.properties.scripts.relation import Case, Relation, once, sequences
 from theodolite.properties.scripts.scene import Scene, switched
@@ -20,7 +21,7 @@ def _parameters(scene: Scene) -> Iterator[Case]:
 
 def _counts(scene: Scene) -> Iterator[Case]:
     declared = scene.subject.declarations.get("parameters")
-    predicted = scene.subject.anatomy.parameters.predicted
+    predicted = anatomy_of(scene.subject).parameters.predicted
     if declared is not None:
         yield {"than": "==", "needed": declared}
     if predicted:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-import pytest
-
-from theodolite.fixtures.subject.convention import keywords_of
 from theodolite.fixtures.errors import TheodoliteError
-from theodolite.fixtures.serving.loss import plain_fit
-from theodolite.properties.checks.test_loss_initial import _EXCESS
-from theodolite.properties.checks.test_loss_batches import _COUNT
+from theodolite.fixtures.judging.judgement import NotApplicable
+from theodolite.fixtures.judging.tolerances import INITIAL_EXCESS
+from theodolite.fixtures.serving.loss import COUNT, plain_fit
+from theodolite.fixtures.subject.convention import keywords_of
 from theodolite.properties.scripts.relation import Case, Relation
 from theodolite.properties.scripts.scene import Scene
 
@@ -57,7 +55,7 @@ def _shift(scene: Scene) -> str | None:
     """How the subject's loss pairs logits and targets; None where that is not plain."""
     try:
         fit, _ = plain_fit(scene.subject.views.sharpened)
-    except (pytest.skip.Exception, TheodoliteError):
+    except (NotApplicable, TheodoliteError):
         return None
     return fit.shift
 
@@ -98,7 +96,7 @@ assert measured <= bound, f"the first loss is {loss:.3g}; a guess costs $guess"
         {
             "vocabulary": scene.subject.vocabulary,
             "length": scene.lengths(1)[0],
-            "bound": f"{math.log(scene.subject.vocabulary) + _EXCESS:.3f}",
+            "bound": f"{math.log(scene.subject.vocabulary) + INITIAL_EXCESS:.3f}",
             "guess": f"{math.log(scene.subject.vocabulary):.3f}",
         }
     ],
@@ -126,19 +124,19 @@ MICRO_BATCHES = Relation(
     + "share = (counts / counts.sum()).tolist()\n"
     + "parts = sum(s * loss(rows[[i]], ragged[[i]]) for i, s in enumerate(share))\n"
     + _APART,
-    lambda scene: () if _COUNT in keywords_of(scene.subject.model) else _ragged(scene),
+    lambda scene: () if COUNT in keywords_of(scene.subject.model) else _ragged(scene),
 )
 TOLD_BATCHES = Relation(
     _SHARES
-    + f"parts = sum(loss(rows[[i]], ragged[[i]], {_COUNT}=counts.sum()) for i in (0, 1))\n"
+    + f"parts = sum(loss(rows[[i]], ragged[[i]], {COUNT}=counts.sum()) for i in (0, 1))\n"
     + _APART,
-    lambda scene: _ragged(scene) if _COUNT in keywords_of(scene.subject.model) else (),
+    lambda scene: _ragged(scene) if COUNT in keywords_of(scene.subject.model) else (),
 )
 TOLD = Relation(
     f"""ids, targets = torch.tensor($ids), torch.tensor($targets)
 def loss(**more): return $told.item()
 twice = torch.tensor(2 * targets[:, $from:].numel())
-measured, bound = abs(loss({_COUNT}=twice) - loss() / 2), $NATS
+measured, bound = abs(loss({COUNT}=twice) - loss() / 2), $NATS
 assert measured <= bound, f"told of twice the tokens, it is {{measured:.3g}} off its half\"""",
     _ragged,
 )

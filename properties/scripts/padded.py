@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from theodolite.fixtures.subject.convention import keywords_of
 from theodolite.fixtures.serving.packing import NUMBERS
 from theodolite.fixtures.serving.padding import half_hearted
+from theodolite.fixtures.subject.convention import keywords_of
 from theodolite.properties.scripts.relation import Case, Relation, same
 from theodolite.properties.scripts.scene import Scene
 

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from theodolite.fixtures.subject.convention import find_logits, find_scalar
 from theodolite.fixtures.recording.embedding import EmbeddingProbe
-from theodolite.fixtures.subject.switches import flags_of
-from theodolite.fixtures.serving.padding import Padding, padding_of
-from theodolite.fixtures.subject.subject import Subject
 from theodolite.fixtures.recording.tensors import tensors_in
+from theodolite.fixtures.serving.padding import Padding, padding_of
+from theodolite.fixtures.subject.convention import find_logits, find_scalar
+from theodolite.fixtures.subject.subject import Subject
+from theodolite.fixtures.subject.switches import flags_of
 from theodolite.report import Check
 
 _FILLINGS = {
@@ -103,7 +103,7 @@ class Scene:
         """Path of the module that embeds tokens."""
         view = self.subject.views.as_given
         ids = self.subject.random_ids(2)
-        with EmbeddingProbe(view, ids) as probe:
+        with EmbeddingProbe(view.model, ids) as probe:
             view.logits(ids, gradient=True)
         return next((p for p, m in self.subject.model.named_modules() if m is probe.module), None)
 

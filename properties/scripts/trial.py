@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from theodolite.fixtures.source.containment import contained
 from theodolite.fixtures.errors import SubjectError
+from theodolite.fixtures.source.containment import contained
 from theodolite.fixtures.source.import_paths import surroundings
 from theodolite.fixtures.subject.subject import Subject
 

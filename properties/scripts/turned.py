@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from theodolite.fixtures.recording.module_calls import is_still
+from theodolite.fixtures.anatomy.attentions import is_still
 from theodolite.fixtures.anatomy.rotation import turning
 from theodolite.properties.scripts.attended import QK, VALUES, constant, watching
 from theodolite.properties.scripts.relation import Case, Relation, of_cause

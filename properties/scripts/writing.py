@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from theodolite.fixtures.subject.subject import Subject
-from theodolite.report import Check, Report
 from theodolite.properties.scripts.construction import Construction, Unwritable, constructions
 from theodolite.properties.scripts.relation import Relation
 from theodolite.properties.scripts.relations import RELATIONS
 from theodolite.properties.scripts.scene import Scene, arrangement
 from theodolite.properties.scripts.trial import Outcome, as_its_own, attempt
+from theodolite.report import Check, Report
 
 _WIDTH = 96
 _CASES = 40

@@ -8,9 +8,9 @@ import torch
 
 import theodolite
 from theodolite.fixtures.errors import UsageError
-from theodolite.fixtures.judging.judgement import PropertyFailure
+from theodolite.fixtures.judging.judgement import NotApplicable, PropertyFailure
 from theodolite.fixtures.subject.subject import Subject
-from theodolite.properties.checks import test_declared as properties
+from theodolite.properties.checks import test_declared, test_parameters
 from theodolite.properties.mutants import load_hosts, load_mutants
 from theodolite.reference import GPT, GPTConfig
 
@@ -19,14 +19,18 @@ MUTANTS = {each.name: each for each in load_mutants()}
 LIBRARY = next(host for host in load_hosts() if host.name == "library")
 
 
+CHECKS = [
+    *(check for name, check in vars(test_declared).items() if name.startswith("test_")),
+    test_parameters.test_parameters_are_as_many_as_the_anatomy_predicts,
+]
+
+
 def failures(subject, **declare):
     """What the checks of declarations find, by their ids."""
     if not isinstance(subject, Subject):
         subject = Subject.load(subject, declarations=declare)
     found = {}
-    for name, function in vars(properties).items():
-        if not name.startswith("test_"):
-            continue
+    for function in CHECKS:
         (marker,) = [mark for mark in function.pytestmark if mark.name == "claim"]
         try:
             function(subject)
@@ -34,7 +38,7 @@ def failures(subject, **declare):
             judgement = failure.judgement
             accused = judgement.component or marker.kwargs["component"]
             found[marker.kwargs["check"]] = replace(judgement, component=accused)
-        except pytest.skip.Exception:
+        except NotApplicable:
             continue
     return found
 

@@ -2,6 +2,8 @@
 
 import pytest
 
+from theodolite.fixtures.anatomy.measure import anatomy_of
+
 pytest.importorskip("transformers")
 
 FAMILIES = {
@@ -51,7 +53,7 @@ CASES = [(family, "eager") for family in FAMILIES] + [(f, "sdpa") for f in sorte
 def case(request, load):
     family, implementation = request.param
     subject = load(f"hf:{family}", attn_implementation=implementation)
-    return family, subject.model.config, subject.anatomy
+    return family, subject.model.config, anatomy_of(subject)
 
 
 def one_of(config, *names, default=None):
@@ -114,12 +116,12 @@ def test_windows_are_seen_layer_by_layer(load, family):
     config = subject.model.config
     kinds = getattr(config, "layer_types", None) or ["sliding_attention"] * 3
     expected = [config.sliding_window if kind == "sliding_attention" else None for kind in kinds]
-    assert [layer.window for layer in subject.anatomy.attention] == expected
+    assert [layer.window for layer in anatomy_of(subject).attention] == expected
     assert 8 in expected
 
 
 def test_a_layer_without_positions_is_told_from_its_neighbours(load):
-    kinds = [layer.positions for layer in load("hf:cohere2").anatomy.attention]
+    kinds = [layer.positions for layer in anatomy_of(load("hf:cohere2")).attention]
     assert kinds == ["rotary", "rotary", "none"]
 
 
@@ -136,7 +138,7 @@ def test_a_layer_without_positions_is_told_from_its_neighbours(load):
     ],
 )
 def test_pairing_width_offset_and_base_are_read_off_the_queries(load, family, facts):
-    for layer in load(f"hf:{family}").anatomy.attention:
+    for layer in anatomy_of(load(f"hf:{family}")).attention:
         rotary = layer.rotary
         assert (rotary.pairing, rotary.width, rotary.offset) == facts[:3]
         assert rotary.base == pytest.approx(facts[3], rel=1e-4)
@@ -162,48 +164,48 @@ def test_pairing_width_offset_and_base_are_read_off_the_queries(load, family, fa
 )
 def test_scaled_rotations_are_told_apart(load, parameters, scaling, factor):
     rope = {"rope_theta": 10_000.0, **parameters}
-    anatomy = load(
-        "hf:llama", head_dim=16, max_position_embeddings=256, rope_parameters=rope
-    ).anatomy
+    anatomy = anatomy_of(
+        load("hf:llama", head_dim=16, max_position_embeddings=256, rope_parameters=rope)
+    )
     rotary = anatomy.attention[0].rotary
     assert (rotary.scaling, rotary.factor) == (scaling, pytest.approx(factor, rel=1e-3))
     assert rotary.base == pytest.approx(10_000, rel=1e-3)
 
 
 def test_yarn_shows_its_frequencies_and_its_attention_factor(load):
-    rotary = load("hf:gpt_oss").anatomy.attention[0].rotary
+    rotary = anatomy_of(load("hf:gpt_oss")).attention[0].rotary
     assert (rotary.scaling, rotary.base) == ("by frequency", pytest.approx(150_000, rel=1e-3))
     assert rotary.magnitude == pytest.approx(1.3466, rel=1e-4)
 
 
 def test_experts_are_counted_and_so_are_those_at_work(load):
-    mixtral = load("hf:mixtral").anatomy.feed_forward
+    mixtral = anatomy_of(load("hf:mixtral")).feed_forward
     assert {(p.experts, p.active, p.shared_width, p.width) for p in mixtral} == {(4, 2, 0, 136)}
-    first, *others = load("hf:deepseek_v3").anatomy.feed_forward
+    first, *others = anatomy_of(load("hf:deepseek_v3")).feed_forward
     assert first.experts is None
     assert {(p.experts, p.active, p.shared_width) for p in others} == {(4, 2, 136)}
 
 
 def test_sinks_caps_and_normalised_queries_are_seen(load):
-    assert load("hf:gpt_oss").anatomy.of_all_layers("sinks") == 1
-    assert load("hf:gemma2").anatomy.of_all_layers("soft_cap") == 50.0
-    assert load("hf:qwen3").anatomy.of_all_layers("qk_norm") is True
-    assert load("hf:llama").anatomy.of_all_layers("qk_norm") is False
+    assert anatomy_of(load("hf:gpt_oss")).of_all_layers("sinks") == 1
+    assert anatomy_of(load("hf:gemma2")).of_all_layers("soft_cap") == 50.0
+    assert anatomy_of(load("hf:qwen3")).of_all_layers("qk_norm") is True
+    assert anatomy_of(load("hf:llama")).of_all_layers("qk_norm") is False
 
 
 def test_alibi_shows_the_slope_of_each_head(load):
-    slopes = load("hf:bloom", n_head=8, hidden_size=64).anatomy.attention[0].slopes
+    slopes = anatomy_of(load("hf:bloom", n_head=8, hidden_size=64)).attention[0].slopes
     assert slopes == pytest.approx([2.0 ** -(h + 1) for h in range(8)], rel=1e-3)
 
 
 def test_activations_are_told_from_their_approximations(load):
     activations = {"gpt2": "gelu_tanh", "falcon": "gelu", "opt": "relu", "nemotron": "relu2"}
     for family, name in (activations | {"llama": "silu", "gpt_oss": "quick_gelu"}).items():
-        assert {part.activation for part in load(f"hf:{family}").anatomy.feed_forward} == {name}
+        assert {part.activation for part in anatomy_of(load(f"hf:{family}")).feed_forward} == {name}
 
 
 def test_a_model_without_attention_says_so(load):
-    anatomy = load("hf:mamba").anatomy
+    anatomy = anatomy_of(load("hf:mamba"))
     assert anatomy.layers == 0
     assert anatomy.positions is None
     assert "no attention" in anatomy.unread["attention"]

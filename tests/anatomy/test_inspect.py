@@ -6,6 +6,7 @@ import pytest
 
 import theodolite
 from theodolite import cli
+from theodolite.fixtures.anatomy.measure import anatomy_of
 from theodolite.fixtures.subject.subject import Subject
 from theodolite.reference import GPT
 
@@ -24,7 +25,7 @@ def test_two_recorded_forwards_are_enough():
     subject = Subject.load("reference")
     before = subject.calls
     subject.views.sharpened  # noqa: B018 - made before the count begins
-    assert subject.anatomy.layers == 4
+    assert anatomy_of(subject).layers == 4
     assert subject.calls - before == 2
 
 

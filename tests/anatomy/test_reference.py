@@ -4,18 +4,19 @@ from pathlib import Path
 
 import pytest
 
+from theodolite.fixtures.anatomy.measure import anatomy_of
 from theodolite.fixtures.subject.subject import Subject
 from theodolite.reference import GPT, GPTConfig, config, parameter_count
 
 BY_HAND = Path(__file__).parents[1] / "audit" / "models" / "by_hand.py"
 
 
-def anatomy_of(**choices):
-    return Subject.load(GPT(GPTConfig(**choices))).anatomy
+def anatomy_with(**choices):
+    return anatomy_of(Subject.load(GPT(GPTConfig(**choices))))
 
 
 def test_the_article_s_model_is_read_in_full():
-    anatomy = anatomy_of()
+    anatomy = anatomy_with()
     (layer, *_) = anatomy.attention
     assert anatomy.unread == {}
     assert all(layer.unread == {} for layer in anatomy.attention)
@@ -42,7 +43,7 @@ def test_the_article_s_model_is_read_in_full():
 )
 def test_parameters_by_part_are_those_of_the_closed_formula(choices):
     shape = GPTConfig(width=48, heads=6, layers=3, **choices)
-    count, parameters = parameter_count(shape), Subject.load(GPT(shape)).anatomy.parameters
+    count, parameters = parameter_count(shape), anatomy_of(Subject.load(GPT(shape))).parameters
     expected = {
         "embedding": count.embedding,
         "positions": count.positions,
@@ -57,11 +58,11 @@ def test_parameters_by_part_are_those_of_the_closed_formula(choices):
 
 @pytest.mark.parametrize("positions", ["rotary", "sinusoidal", "none"])
 def test_the_kind_of_positions_is_told(positions):
-    assert anatomy_of(positions=positions).positions == positions
+    assert anatomy_with(positions=positions).positions == positions
 
 
 def test_gpt2_style_has_learned_positions_biases_and_a_tied_head():
-    anatomy = Subject.load(GPT(config.gpt2_style())).anatomy
+    anatomy = anatomy_of(Subject.load(GPT(config.gpt2_style())))
     assert (anatomy.positions, anatomy.tied) == ("learned", True)
     assert anatomy.norm.kind == "layer"
     assert anatomy.norm.bias
@@ -74,17 +75,17 @@ def test_gpt2_style_has_learned_positions_biases_and_a_tied_head():
 
 @pytest.mark.parametrize("placement", ["pre", "post"])
 def test_the_place_of_the_norms_is_told(placement):
-    assert anatomy_of(placement=placement).assembly.placement == placement
+    assert anatomy_with(placement=placement).assembly.placement == placement
 
 
 def test_interpolated_rotation_and_soft_cap():
-    layer = anatomy_of(rotary_interpolation=4.0, attention_softcap=20.0).attention[0]
+    layer = anatomy_with(rotary_interpolation=4.0, attention_softcap=20.0).attention[0]
     assert (layer.rotary.scaling, layer.rotary.factor) == ("linear", pytest.approx(4.0, rel=1e-4))
     assert layer.soft_cap == 20.0
 
 
 def test_fused_and_explicit_attention_look_the_same():
-    written, fused = anatomy_of(kv_heads=2), anatomy_of(kv_heads=2, fused=True)
+    written, fused = anatomy_with(kv_heads=2), anatomy_with(kv_heads=2, fused=True)
     assert written.attention[0].kv_order == fused.attention[0].kv_order == "grouped"
     assert fused.attention[0].scale == pytest.approx(written.attention[0].scale, rel=1e-5)
     assert fused.parameters == written.parameters
@@ -93,7 +94,7 @@ def test_fused_and_explicit_attention_look_the_same():
 @pytest.mark.parametrize("experts", [0, 4])
 def test_a_model_written_by_hand(experts):
     settings = {"config.n_expert": experts} if experts else {}
-    anatomy = Subject.load(f"{BY_HAND}:Model", settings=settings).anatomy
+    anatomy = anatomy_of(Subject.load(f"{BY_HAND}:Model", settings=settings))
     (layer, *_), (part, *_) = anatomy.attention, anatomy.feed_forward
     assert (anatomy.layers, anatomy.positions, anatomy.tied) == (2, "rotary", False)
     assert (layer.heads, layer.kv_heads, layer.kv_order) == (6, 2, "grouped")

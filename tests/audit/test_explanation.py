@@ -21,7 +21,7 @@ FAILED = Check(
     "failed",
     message="not so: tokens after a position do not change its logits; measured 0.31 ...",
     measured=0.31,
-    bound=1e-5,
+    at_most=1e-5,
     where={"view": "sharpened", "position": 8},
     cause="future-visible",
     reproduce="theodolite audit model.py:Model --select causality.perturb",
@@ -42,7 +42,7 @@ def shown(*checks):
     "text",
     [
         "tokens after a position do not change its logits",
-        "0.31 against a bound of 1e-05",
+        "0.31, may be at most 1e-05",
         "view sharpened, position 8",
         "is the mask applied, on the key axis, before softmax?",
         "future-visible (mask)",
@@ -96,7 +96,7 @@ def test_junit_carries_the_explanation():
     suite = ET.fromstring(to_junit(Report("model.py:Model", (FAILED,))))
     text = suite.find("testcase/failure").text
     assert f"why: {CLAIMS['ATT-4'].why}" in text
-    assert "measured: 0.31 against a bound of 1e-05" in text
+    assert "measured: 0.31, may be at most 1e-05" in text
 
 
 def test_json_carries_the_parts_of_the_explanation():

@@ -29,15 +29,22 @@ def test_the_reference_passes(process):
 def test_the_json_report_has_the_documented_shape(theodolite):
     outcome = theodolite("audit", "reference", "--json", "-", "--budget", "quick")
     report = outcome.json
-    assert report["schema"] == "theodolite-report/1"
+    assert report["schema"] == "theodolite-report/2"
     assert report["verdict"] == "pass"
     assert set(report["summary"]) == {
         "planned", "passed", "failed", "expected_failures", "not_applicable", "errors",
     }  # fmt: skip
     assert report["summary"]["planned"] == len(report["checks"])
-    assert {"id", "claims", "component", "outcome", "message", "measured", "bound", "where"} <= set(
-        report["checks"][0]
-    )
+    assert {
+        "id",
+        "claims",
+        "component",
+        "outcome",
+        "message",
+        "measured",
+        "at_most",
+        "where",
+    } <= set(report["checks"][0])
 
 
 def test_a_bigram_fails_by_the_checks_of_the_past(theodolite, tmp_path):
@@ -73,7 +80,7 @@ def test_selecting_a_group_runs_it_alone(theodolite):
 def test_settings_reach_the_model(theodolite):
     words = ("--set", "vocabulary=31", "--select", "loss.initial", "--json", "-")
     report = theodolite("audit", *words).json
-    assert report["checks"][0]["bound"] == pytest.approx(math.log(31) + 1)
+    assert report["checks"][0]["at_most"] == pytest.approx(math.log(31) + 1)
 
 
 def test_versions_are_named(process):

@@ -2,10 +2,10 @@
 
 python tests/mutation/run.py FOLDER [MODULE ...]
 
-Every module is judged by the properties of its chapter and its own tests (`SUITES`). The tool wants
-sources below src/ under the names by which they are imported, so each module gets such a tree below
-FOLDER. What becomes of each mutant is written to FOLDER/results.json as soon as its module is done.
-Of a module that stands there already, only the mutants that were left are tried again.
+Every module is judged by the properties of its chapter and its own tests (suites.toml). The tool
+wants sources below src/ under the names by which they are imported, so each module gets such a tree
+below FOLDER. What becomes of each mutant is written to FOLDER/results.json as soon as its module is
+done. Of a module that stands there already, only the mutants that were left are tried again.
 """
 
 from __future__ import annotations
@@ -21,28 +21,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 ROOT = Path(__file__).resolve().parents[2]
 TOOL = [sys.executable, "-m", "mutmut"]
 
-SUITES: dict[str, tuple[str, ...]] = {
-    "attention": (
-        "attention", "attention_formula", "scale", "heads", "order", "gpt", "generation_cache",
-    ),
-    "averaging": ("averaging",),
-    "bigram": ("training_past",),
-    "block": ("residual", "residual_norm", "gpt"),
-    "cache": ("generation_cache", "cache"),
-    "feed_forward": ("feed_forward", "feed_forward_width"),
-    "generation": ("generation", "generation_cache", "generation_draws"),
-    "loss": ("gpt_loss", "subject_loss"),
-    "model": ("gpt", "gpt_loss", "gpt_memory", "residual", "generation_cache"),
-    "norm": ("norm", "norm_kinds", "norm_cost"),
-    "parameters": ("gpt", "hyperparameters"),
-    "positions": ("positions", "order"),
-    "rotary": ("rope", "rope_reference", "rope_model"),
-    "stability": ("stability",),
-}  # fmt: skip
-"""Module of the reference → the property modules of its chapter, without "test_" and ".py"."""
+SUITES: dict[str, list[str]] = tomllib.loads(
+    (Path(__file__).parent / "suites.toml").read_text(encoding="utf-8")
+)
 
 SETTINGS = """\
 [tool.pytest.ini_options]
@@ -84,7 +73,7 @@ def lay_out(folder: Path, module: str) -> None:
             dirs_exist_ok=True,
             ignore=shutil.ignore_patterns("__pycache__"),
         )
-    tests = [f"src/theodolite/properties/test_{name}.py" for name in SUITES[module]]
+    tests = [f"src/theodolite/properties/{name}.py" for name in SUITES[module]]
     own = Path("tests") / "reference" / f"test_{module}.py"
     if (ROOT / own).exists():
         (folder / own).parent.mkdir(parents=True, exist_ok=True)

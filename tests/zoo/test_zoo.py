@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.zoo, pytest.mark.filterwarnings("ignore")]
 
 
 def record(entry, report):
-    """Append a line for docs/zoo.md (see table.py), if asked to."""
+    """Append a line for docs/zoo.md (see docs/regenerate.py), if asked to."""
     place = os.environ.get("THEODOLITE_ZOO")
     if place:
         line = {"package": entry.package, "name": entry.name, **report.to_dict()}

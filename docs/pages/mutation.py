@@ -1,34 +1,20 @@
-"""docs/mutation.md: what became of the tool's mutants, and why those left are no faults.
-
-python tests/mutation/page.py RESULTS.json ... > docs/mutation.md
-"""
+"""docs/mutation.md: what became of the tool's mutants, and why those left are no faults."""
 
 from __future__ import annotations
 
-import json
-import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
-try:
-    import tomllib
-except ImportError:  # Python 3.10
-    import tomli as tomllib
-
-from run import SUITES
-
-REASONS = Path(__file__).parent / "survivors.toml"
 UNEXPLAINED = "**not explained**"
 
 HEAD = """# Mutants that nobody here wrote
 
 An off-the-shelf tool, mutmut, changes `reference/` one place at a time, and each module is judged
 by the properties of its chapter and its own tests: `tox -e mutation`, or for some modules
-`tox -e mutation -- FOLDER MODULE ...`. Then `python tests/mutation/page.py FOLDER/results.json`
-makes this page; do not edit. Reasons are in `tests/mutation/survivors.toml`. The wording of
-messages and the signatures of functions are not mutated.
+`tox -e mutation -- FOLDER MODULE ...`. Its results are kept in docs/data/mutation.json, of which
+`tox -e docs` makes this page; do not edit. Reasons are in `tests/mutation/survivors.toml`. The
+wording of messages and the signatures of functions are not mutated.
 
 *Killed*: a check failed. *Timeout*: the checks did not end, which counts as noticed. *Left*: no
 check failed, or none of those selected runs the place; each is below, with the reason why it is no
@@ -44,7 +30,11 @@ def explained(change: Mapping[str, str], reasons: Iterable[Mapping[str, str]]) -
     return UNEXPLAINED
 
 
-def page(results: Mapping[str, Mapping[str, Any]], reasons: list[Mapping[str, str]]) -> str:
+def page(
+    results: Mapping[str, Mapping[str, Any]],
+    reasons: list[Mapping[str, str]],
+    suites: Iterable[str],
+) -> str:
     """The whole page, in Markdown."""
     lines = [
         HEAD,
@@ -77,9 +67,11 @@ def page(results: Mapping[str, Mapping[str, Any]], reasons: list[Mapping[str, st
             ]
             below.append("")
     lines += [_row("**all**", *total.values()), ""]
-    missing = [module for module in SUITES if module not in results]
-    others = "checkpoint, config, data, products and training have no suite in `SUITES` yet"
-    lines += [f"Not run: {', '.join(missing)}." if missing else "Every module of `SUITES` was run."]
+    missing = [module for module in suites if module not in results]
+    others = "checkpoint, config, data, products and training have no suite there yet"
+    lines += [
+        f"Not run: {', '.join(missing)}." if missing else "Every module of suites.toml was run."
+    ]
     lines += [f"Not run either: {others}.", "", *below]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -90,11 +82,3 @@ def _row(*cells: object) -> str:
 
 def _code(text: str) -> str:
     return f"`{text}`".replace("|", "\\|") if text else "(nothing)"
-
-
-if __name__ == "__main__":
-    found: dict[str, Any] = {}
-    for name in sys.argv[1:]:
-        found |= json.loads(Path(name).read_text(encoding="utf-8"))
-    entries = tomllib.loads(REASONS.read_text(encoding="utf-8"))["survivor"]
-    sys.stdout.write(page(found, entries))

@@ -1,19 +1,13 @@
-"""Write docs/zoo.md out of the lines that a run of the zoo left.
-
-THEODOLITE_ZOO=zoo.jsonl pytest -m zoo tests/zoo && python tests/zoo/table.py zoo.jsonl docs/zoo.md
-"""
-
-import json
-import sys
-from pathlib import Path
+"""docs/zoo.md: what the audit says of each correct model, from docs/data/zoo.jsonl."""
 
 HEAD = """# The zoo
 
 Models that are right, published ones and odd ones, and what the audit says of them. Made by
-`tests/zoo/table.py` from a run of `tox -e zoo`; do not edit. Where a check fails and rightly so it
-counts as found: see [findings](findings.md). What a model offers is what was found and judged.
-Seconds are of the machine that ran it, busy or not,
-loading left out. Models in this table: {count}.
+`tox -e docs` from the lines that `tox -e zoo` left in docs/data/zoo.jsonl; do not edit. Where a
+check fails and rightly so it counts as found: see [findings](findings.md). What a model offers is
+what was found and judged. Seconds are of the machine that ran it, busy or not, loading left out.
+
+Models in this table: {count}.
 """
 
 
@@ -58,29 +52,31 @@ def offers(report):
     return ", ".join(name.rpartition(".")[2] for name in found)
 
 
-def rows(lines):
-    kept = {(line["package"], line["name"]): line for line in lines}  # the last run of each
-    for package, name in sorted(kept):
-        line = kept[package, name]
-        count, seconds = line["summary"], line["cost"]["seconds"]
-        yield (
-            f"| {package} | {name} | {line['verdict']} | {count['passed']} | "
-            f"{count['not_applicable']} | {count['expected_failures'] or ''} | "
-            f"{seconds:.1f} | {offers(line)} | {anatomy_of(line)} |"
-        )
+def line_of(report, package, model):
+    """What docs/data/zoo.jsonl keeps of a report, as plain values."""
+    count = report["summary"]
+    return {
+        "package": package,
+        "model": model,
+        "verdict": report["verdict"],
+        "passed": count["passed"],
+        "not_applicable": count["not_applicable"],
+        "found": count["expected_failures"],
+        "seconds": round(report["cost"]["seconds"], 1),
+        "offers": offers(report),
+        "is": anatomy_of(report),
+    }
 
 
-def main():
-    source, target = map(Path, sys.argv[1:])
-    lines = [json.loads(line) for line in source.read_text(encoding="utf-8").splitlines()]
+def page(lines):
+    """docs/zoo.md, in Markdown; of two lines of one model the later counts."""
+    kept = {(line["package"], line["model"]): line for line in lines}
     table = [
         "| package | model | verdict | passed | not applicable | found | seconds | offers | is |",
         "|---|---|---|---|---|---|---|---|---|",
-        *rows(lines),
+        *(
+            "| " + " | ".join(str(value or "") for value in kept[key].values()) + " |"
+            for key in sorted(kept)
+        ),
     ]
-    head = HEAD.format(count=len(table) - 2)
-    target.write_text(head + "\n" + "\n".join(table) + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
+    return "\n".join([HEAD.format(count=len(kept)), *table]) + "\n"

@@ -1,0 +1,52 @@
+"""What a worker process is to do, as it is handed to it."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+JOB, JOURNAL, TRACES, LAST_WORDS = "job", "journal", "traces", "stderr"
+"""Files in the folder that supervisor and worker share."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """An audit, as plain values.
+
+    Attributes:
+        named: The subject and how to build it; see `theodolite.subject_arguments.subject_of`.
+        expected: Check id → reason, of the failures that are expected.
+        budget: As for `theodolite.audit`.
+        select: As for `theodolite.audit`.
+        explore: As for `theodolite.audit`.
+        scripts: Folder into which the failures' scripts are written, or None.
+        memory_limit: GiB that it may use; None for what `theodolite.allowance` derives.
+        folder: Working directory of the subject.
+        path: Where modules are looked for.
+    """
+
+    named: Mapping[str, Any]
+    expected: Mapping[str, str] = field(default_factory=dict)
+    budget: str = "standard"
+    select: list[str] | None = None
+    explore: bool = False
+    scripts: str | None = None
+    memory_limit: float | None = None
+    folder: str = field(default_factory=os.getcwd)
+    path: tuple[str, ...] = field(default_factory=lambda: tuple(sys.path))
+
+    def save(self, folder: Path) -> None:
+        """Write the job into the folder that it is read from."""
+        (folder / JOB).write_bytes(pickle.dumps(self))
+
+    @staticmethod
+    def load(folder: Path) -> Job:
+        """Read the job that `save` has written into `folder`."""
+        job = pickle.loads((folder / JOB).read_bytes())
+        assert isinstance(job, Job)
+        return job

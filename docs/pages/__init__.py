@@ -1,0 +1,1 @@
+"""Renderers of the generated pages, each from data that a run left or from the ledger."""

@@ -1,0 +1,1 @@
+"""The article's claims about mathematics, about parts, and about the reference."""

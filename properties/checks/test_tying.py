@@ -1,0 +1,66 @@
+"""AUD-9: tied weights stay tied."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+
+from theodolite.fixtures.judging.judgement import not_applicable, require
+from theodolite.fixtures.relations.registration import tied_names
+from theodolite.fixtures.subject.subject import Subject
+from theodolite.properties import check
+
+
+@check("tying.kept", "AUD-9", component="tying")
+def test_tied_weights_stay_tied(subject: Subject) -> None:
+    """Weights that share memory share it in a copy and after a cast; declared ties exist."""
+    tied = tied_names(subject.model)
+    declared = subject.declarations.get("tied")
+    if not tied and declared is None:
+        not_applicable("no weights are tied")
+    if declared is not None:
+        require(
+            bool(tied) == bool(declared),
+            f"embedding and head are {'tied' if declared else 'not tied'}, as declared",
+            remedy="was one of them replaced after tying (a new Parameter, a resized embedding)?",
+            cause="tie-broken",
+        )
+    _judge_step(subject, tied)
+    finer = torch.float32 if subject.dtype == torch.float64 else torch.float64
+    for what, model in (
+        ("in a copy", subject.views.sharpened.model),
+        ("after a cast", subject.copy().to(finer)),
+    ):
+        require(
+            tied_names(model) == tied,
+            f"weights that are tied stay tied {what}",
+            where={"tied": ", ".join("=".join(group) for group in tied)},
+            remedy="tie by assigning one Parameter; two that share memory come apart in a cast",
+            cause="tie-broken",
+        )
+
+
+def _judge_step(subject: Subject, tied: list[tuple[str, ...]]) -> None:
+    """Adam's first step moves no number by more than its rate, unless it meets it twice."""
+    model, rate = subject.copy(), 2.0**-6
+    names = [name for group in tied for name in group[:1]]
+    before = {name: model.get_parameter(name).detach().clone() for name in names}
+    learning = [p for p in model.parameters() if p.requires_grad]
+    ids = subject.random_ids(2)
+    logits = subject.run(model, ids, gradient=True)
+    if not learning or not logits.requires_grad or not names:
+        return
+    F.cross_entropy(
+        logits[:, :-1].flatten(0, 1).float(), ids[:, 1:].flatten().to(logits.device)
+    ).backward()
+    torch.optim.Adam(learning, lr=rate).step()
+    moves = [float((model.get_parameter(n) - before[n]).detach().abs().max()) for n in names]
+    require(
+        tied_names(model) == tied and max(moves) <= 1.5 * rate,
+        "an optimiser's step updates tied weights as one, and leaves them tied",
+        measured=max(moves),
+        at_most=1.5 * rate,
+        where={"tied": ", ".join("=".join(group) for group in tied)},
+        remedy="tie by assigning one Parameter: two that share memory are updated twice",
+        cause="tie-broken",
+    )
