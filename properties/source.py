@@ -62,8 +62,8 @@ def find_mutants(folder: Path = PROPERTIES / "mutants") -> list[MutantSource]:
     """Every fault that the mutant modules register."""
     from theodolite.properties.mutants.places import SEAMS  # it needs no torch
 
-    kinds = {"mutant": None, "source": None, "declared": None, "library": None}
-    components = {**kinds, **{name: seam.component for name, seam in SEAMS.items()}}
+    components = dict.fromkeys(("mutant", "source", "declared", "library"), "")  # they say it
+    components |= {name: seam.component for name, seam in SEAMS.items()}
     return [
         MutantSource(
             name=call.ids[0],

@@ -234,6 +234,6 @@ def _(own: Distribution) -> Tensor:
 @extend("cache-copied-at-every-step", "AUD-6", equivalent="a copy holds the same")
 def _(own: Extend) -> Pair:
     """What is kept is copied before it is extended."""
-    if own.past_key is None:
+    if own.past_key is None or own.past_value is None:
         return own()
     return own(past_key=own.past_key.clone(), past_value=own.past_value.clone())

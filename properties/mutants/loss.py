@@ -55,9 +55,7 @@ def _(patch: Patch) -> None:
 # -- in every host that has the seam ---------------------------------------------------------------
 
 
-@loss(
-    "loss-shifted-twice", "AUD-10 GPT-5", "loss.own_logits", source="huggingface/transformers#47394"
-)
+@loss("loss-shifted-twice", "GPT-5", "loss.own_logits", source="huggingface/transformers#47394")
 def _(own: Loss) -> Tensor:
     """The loss shifts what was shifted already: logits learn the token after the next."""
     return own(logits=own.logits[:, :-1], targets=own.targets[:, 1:])

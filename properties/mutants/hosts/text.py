@@ -112,7 +112,7 @@ class TextHost:
     def text(self, **settings: Any) -> str:
         """The file without a fault."""
         del settings
-        return (FOLDER / f"{self.name}.py").read_text(encoding="utf-8")
+        return (FOLDER / f"{self.name}.py.txt").read_text(encoding="utf-8")
 
     def fits(self, mutant: Mutant) -> bool:
         """Whether the fault has a change of this text."""
