@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from theodolite.fixtures.errors import Unknown
-from theodolite.fixtures.serving.decoder import Declared, Decoder
+from theodolite.fixtures.serving.decoder import Declared, Decoder, Own
 from theodolite.fixtures.serving.finding_decoder import decoder_of
 from theodolite.properties.scripts.padded import padded_texts
 from theodolite.properties.scripts.relation import Case, Relation, of_cause, same
@@ -49,9 +49,9 @@ def _told(scene: Scene, decoder: Decoder, rows: int, *more: str) -> dict[str, ob
 
 
 def _decoder(scene: Scene) -> Decoder | None:
-    """How the subject decodes; None where that is unknown, or functions of the user's do it."""
+    """How the subject decodes; None where that is unknown, or code of the subject's or user's."""
     found = decoder_of(scene.subject)
-    return None if isinstance(found, Unknown | Declared) else found
+    return None if isinstance(found, Unknown | Declared | Own) else found
 
 
 _LOOP = """for ids in text.split($pieces, dim=1):
