@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from theodolite.fixtures.judging.judgement import judge, require
 from theodolite.fixtures.oracles.reference_stream import (
-    blocks_of,
     random_ids,
     record_stream,
+    reference_blocks,
     small_config,
     small_gpt,
     styles,
@@ -101,8 +101,8 @@ def test_the_model_is_its_parts_put_together(style: str, seed: int) -> None:
     judge(
         gpt(ids).detach(),
         expected,
+        "logits are head(norm(x)) of x + attention(norm(x)) + feed_forward(norm(that))",
         bound=NOISE * float(expected.abs().max()),
-        says="logits are head(norm(x)) of x + attention(norm(x)) + feed_forward(norm(that))",
         axes=("row", "position", "token"),
         where={"style": style},
         remedy="compare the order of parts, and what each of them reads",
@@ -115,7 +115,7 @@ def test_the_articles_model_has_810_624_parameters() -> None:
     shape = config.article()
     formula = parameters.parameter_count(shape)
     gpt = model.GPT(shape)
-    block = blocks_of(gpt)[0]
+    block = reference_blocks(gpt)[0]
     real: dict[str, nn.Module] = {
         "embedding": gpt.embedding,
         "attention": block.attention,
@@ -129,8 +129,8 @@ def test_the_articles_model_has_810_624_parameters() -> None:
     for name, printed in ARTICLE.items():
         where = {"part": name}
         says = f"the article's {name} has {printed:,} parameters"
-        judge(getattr(formula, name), printed, bound=0, says=f"{says}, by formula", where=where)
-        judge(counted[name], printed, bound=0, says=f"{says}, counted", where=where)
+        judge(getattr(formula, name), printed, f"{says}, by formula", where=where)
+        judge(counted[name], printed, f"{says}, counted", where=where)
 
 
 @claim("GPT-2")
@@ -143,8 +143,7 @@ def test_the_closed_formula_counts_every_shape(choices: dict[str, Any]) -> None:
     judge(
         parameters.parameter_count(shape).total,
         _count(gpt),
-        bound=0,
-        says="the closed formula gives the number of parameters of the model",
+        "the closed formula gives the number of parameters of the model",
         where=choices,
         remedy="is a part left out of the formula, or built and not used?",
     )
@@ -155,7 +154,7 @@ def test_the_closed_formula_counts_every_shape(choices: dict[str, Any]) -> None:
 def test_the_count_is_what_the_anatomy_predicts(style: str, layers: int, tied: bool) -> None:
     """The shape read off the weights alone, V, d, d_ff and layers; a shared weight counts once."""
     gpt = small_gpt(small_config(style, layers=layers, tied=tied), seed=0)
-    first = blocks_of(gpt)[0]
+    first = reference_blocks(gpt)[0]
     anatomy = dataclasses.replace(
         gpt.config,
         vocabulary=gpt.embedding.weight.shape[0],
@@ -167,8 +166,7 @@ def test_the_count_is_what_the_anatomy_predicts(style: str, layers: int, tied: b
     judge(
         _count(gpt),
         parameters.parameter_count(anatomy).total,
-        bound=0,
-        says="the model has as many parameters as its anatomy predicts, tied weights once",
+        "the model has as many parameters as its anatomy predicts, tied weights once",
         where={"style": style, "layers": layers, "tied": tied},
         remedy="are all layers registered, and is the head the embedding's weight itself?",
     )
@@ -181,7 +179,7 @@ def _assembled(gpt: model.GPT, ids: Tensor) -> Tensor:
         if gpt.positions is not None:
             x = x + gpt.positions(places)
         rotation = None if gpt.rotary is None else gpt.rotary(places)
-        for block in blocks_of(gpt):
+        for block in reference_blocks(gpt):
             x = x + block.attention(block.attention_norm(x), rotation=rotation)
             x = x + block.feed_forward(block.feed_forward_norm(x))
         logits: Tensor = gpt.head(gpt.norm(x))

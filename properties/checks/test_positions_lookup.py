@@ -7,7 +7,7 @@ import re
 import torch
 from torch import nn
 
-from theodolite.fixtures.judging.judgement import not_applicable, require
+from theodolite.fixtures.judging.judgement import each
 from theodolite.fixtures.subject.view import View
 from theodolite.properties import check
 
@@ -25,8 +25,22 @@ def test_each_position_looks_up_a_vector_of_its_own(view: View) -> None:
     """
     inside = view.insides.random
     rows, length = inside.ids.shape
-    judged = 0
-    for look in inside.recording.embeddings:
+    sliced = _rows_read(view)
+    if sliced:  # of several, the one that tells most: axes and buckets share rows by design
+        name, read = max(sliced.items(), key=lambda one: len(one[1]))
+        view.at_least(
+            float(max(len(read), 2 if length == 1 else 0)),
+            1.0,
+            "positions read more than one row of their table",
+            where={"table": name, "rows read": read},
+            remedy="Is the table cut to the length of the input, table[:, :T], and not to 1?",
+            cause="positions-alike",
+        )
+        return
+    for look in each(
+        inside.recording.embeddings,
+        "no table whose name says position (wpe, pos_emb ...) is looked up",
+    ):
         shape = tuple(look.indices.shape)
         if not _POSITIONS.search(look.weight) or shape not in {
             (length,),
@@ -34,13 +48,12 @@ def test_each_position_looks_up_a_vector_of_its_own(view: View) -> None:
             (rows, length),
         }:
             continue
-        judged += 1
         places = look.indices.reshape(-1, length)
         steps = places.diff(dim=-1)
-        require(
+        view.require(
             bool((steps == 1).all(-1).any()),
             "positions count up by one",
-            where={"view": view.name, "table": look.weight, "rows read": places[0].tolist()},
+            where={"table": look.weight, "rows read": places[0].tolist()},
             remedy="Every position reads the same vector: are positions 0, 1, 2 ... made at all?"
             if not steps.any()
             else "They count down: is the first token's position 0?"
@@ -48,21 +61,6 @@ def test_each_position_looks_up_a_vector_of_its_own(view: View) -> None:
             else "Are positions scaled, clipped or begun again inside the sequence?",
             cause="positions-alike" if not steps.any() else "positions-not-counted",
         )
-    sliced = _rows_read(view)
-    if sliced:  # of several, the one that tells most: axes and buckets share rows by design
-        judged += 1
-        name, read = max(sliced.items(), key=lambda each: len(each[1]))
-        require(
-            len(read) > 1 or length == 1,
-            "positions read more than one row of their table",
-            measured=float(len(read)),
-            at_least=2.0,
-            where={"view": view.name, "table": name, "rows read": read},
-            remedy="Is the table cut to the length of the input, table[:, :T], and not to 1?",
-            cause="positions-alike",
-        )
-    if not judged:
-        not_applicable("no table whose name says position (wpe, pos_emb ...) is looked up")
 
 
 def _rows_read(view: View) -> dict[str, list[int]]:
