@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 import theodolite
-from theodolite.fixtures.serving.decoder import decoder_of
+from theodolite.fixtures.serving.finding_decoder import decoder_of
 from theodolite.fixtures.subject.subject import Subject
 
 RIGHT = (
