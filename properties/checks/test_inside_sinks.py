@@ -68,7 +68,7 @@ def _sink_of_factor(inside: Forward, call: AttentionCall) -> Tensor | None:
     batch, heads, length, width = output.shape
     for each in inside.within(call.module):
         given = each.given
-        if given is None or given.numel() != output.numel() or any(each.module.children()):
+        if given is None or given.numel() != output.numel() or not each.is_leaf:
             continue
         got = given.double().reshape(batch, length, heads, width).transpose(1, 2)
         factor = (got * output).sum(-1) / output.square().sum(-1)  # (B, H, T)
