@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 
+from theodolite.command_line import BUDGET
 from theodolite.findings import Sink
 from theodolite.fixtures.judging.result import Result
 from theodolite.fixtures.oracles.strategies import without_shrinking
 from theodolite.fixtures.plugin import AUDITED, PROPERTY
 from theodolite.fixtures.subject.subject import Subject
-from theodolite.selecting import matches
-
-_QUICK = frozenset({"as given", "sharpened", None})
+from theodolite.selection import QUICK_VIEWS, Selection, selection
 
 
 @dataclass(frozen=True)
@@ -25,16 +24,39 @@ class Choice:
     """Which properties run, and how.
 
     Attributes:
+        chosen: The checks that were asked for; None for all that the budget pays for.
         budget: "quick", "standard" or "thorough"; see `theodolite.run.audit`.
-        select: Check ids, or groups of them; None for all.
         explore: Draw fresh examples.
+        fail_fast: Stop at the first failure.
+        expected: Checks whose failure is expected, and stops nothing.
         done: Names of properties that have run already, in another process.
     """
 
-    budget: str = "standard"
-    select: Sequence[str] | None = None
+    chosen: Selection | None = None
+    budget: str = BUDGET
     explore: bool = False
+    fail_fast: bool = False
+    expected: Collection[str] = ()
     done: Collection[str] = ()
+
+    @classmethod
+    def of(
+        cls,
+        select: Sequence[str] | None,
+        skip: Sequence[str] | None,
+        keyword: str | None,
+        *,
+        budget: str,
+        **how: Any,
+    ) -> Choice:
+        """The choice of what is selected and not skipped; see `theodolite.selection`.
+
+        Raises:
+            UsageError: If a name or an expression means nothing, or no check is left.
+        """
+        everything = select is None and not skip and keyword is None
+        chosen = None if everything else selection(select, skip, keyword, budget=budget)
+        return cls(chosen, budget, **how)
 
 
 class Collector:
@@ -45,10 +67,16 @@ class Collector:
         self._choice = choice
         self._sink = sink
         self._times = 10 if choice.budget == "thorough" else 1
-        self._views = _QUICK if choice.budget == "quick" else None
+        self._views = {*QUICK_VIEWS, None} if choice.budget == "quick" else None
         self._results: list[Result] = []
         self._passes = 0.0
         self._notes = 0
+        self._left: dict[str, None] = {}
+        self._session: pytest.Session | None = None
+
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Keep what can be asked to stop."""
+        self._session = session
 
     def pytest_configure(self, config: pytest.Config) -> None:
         """Give the properties their subject."""
@@ -64,6 +92,7 @@ class Collector:
         self._sink({"event": "planned", "items": [plan for _, plan in planned]})
         planned.sort(key=lambda pair: not _option(pair[0], "gate"))
         items[:] = [item for item, _ in planned if item.nodeid not in self._choice.done]
+        self._left = dict.fromkeys(item.nodeid for item in items)
         for item in items:
             without_shrinking(item.obj, times=self._times, explore=self._choice.explore)  # type: ignore[attr-defined]
 
@@ -74,12 +103,12 @@ class Collector:
             return None
         callspec = getattr(item, "callspec", None)
         view = callspec.params.get("view") if callspec is not None else None
-        select = self._choice.select
+        chosen = self._choice.chosen
         if self._views is not None and view not in self._views:
             return None
-        if _option(item, "budget") == "thorough" and not self._takes_time(check):
+        if chosen is None and _option(item, "budget") == "thorough" and self._times == 1:
             return None
-        if select is not None and not any(matches(check, name) for name in select):
+        if chosen is not None and check not in chosen.checks:
             return None
         marker = item.get_closest_marker("claim")
         return {
@@ -90,9 +119,6 @@ class Collector:
             "level": _option(item, "level") or "fault",
             "view": view,
         }
-
-    def _takes_time(self, check: str) -> bool:
-        return self._times > 1 or check in (self._choice.select or ())
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Tell of a module that cannot be loaded."""
@@ -122,8 +148,23 @@ class Collector:
             "passes": passes - self._passes,
             "notes": notes[self._notes :],
         }
+        failed = [str(r["check"]) for r in self._results if r["outcome"] == "failed"]
         self._results, self._passes, self._notes = [], passes, len(notes)
+        self._left.pop(nodeid, None)
         self._sink(event)
+        for check in failed:
+            if check not in self._choice.expected:
+                self._stop_after(check)
+
+    def _stop_after(self, check: str) -> None:
+        """Judge nothing further, if that is asked for."""
+        if not self._choice.fail_fast or self._session is None:
+            return
+        self._session.shouldfail = f"{check} failed"
+        for nodeid in self._left:
+            says = f"it stopped when {check} failed, as --fail-fast asks"
+            self._sink({"event": "unjudged", "item": nodeid, "says": says})
+        self._left = {}
 
 
 def _option(item: pytest.Item, name: str) -> Any:

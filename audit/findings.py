@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from theodolite.command_line import Audit
 from theodolite.report import Check
 from theodolite.verdict import PREVENTED
 
@@ -58,9 +59,14 @@ class Refusal:
 
 
 class Findings:
-    """The state of an audit after the events that it has taken."""
+    """The state of an audit after the events that it has taken.
 
-    def __init__(self) -> None:
+    Args:
+        audit: How a report tells to run one of its checks again.
+    """
+
+    def __init__(self, audit: Audit) -> None:
+        self._audit = audit
         self.subject: str | None = None
         self.weights = 0
         self.notes: list[str] = []
@@ -111,8 +117,7 @@ class Findings:
         if missing:
             says = f"{missing} of {len(names)} never ran"
             return Check(check, (), self.items[names[0]].component, "error", says)
-        again = f"theodolite audit {self.subject} --select {check}"
-        merged = Check.merge(results, reproduce=again)
+        merged = Check.merge(results, reproduce=self._audit.again([check]))
         return replace(merged, **self.scripts.get(check, {}))
 
     def _take_subject(self, event: Event) -> None:

@@ -9,12 +9,10 @@ Examples:
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from rich.console import Console
-
-from theodolite.settings import project_settings
-from theodolite.subject_arguments import add_subject_arguments, subject_of
+from theodolite.arguments import Parser
+from theodolite.outputs import require_files, write_json
+from theodolite.subject_arguments import add_subject_arguments, complete_from_project, subject_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,15 +21,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", metavar="FILE", help="write the anatomy as JSON (- for stdout)")
 
 
+def complete(parser: Parser) -> None:
+    """Take defaults for what concerns the subject from the project's pyproject.toml."""
+    complete_from_project(parser, every=False)
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Measure the subject, show and write its anatomy; return the exit status."""
-    from theodolite.anatomy_table import render  # imports torch, which --help can do without
-    from theodolite.audit_command import write_json
+    named = subject_of(arguments)
+    require_files({"--json": arguments.json})
+    from theodolite.anatomy_table import render
+    from theodolite.console import console
     from theodolite.inspection import inspect
 
-    anatomy = inspect(**subject_of(arguments, project_settings(Path.cwd())))
+    anatomy = inspect(**named)
     if arguments.json is not None:
         write_json(anatomy.to_dict(), arguments.json)
     if arguments.json != "-":
-        render(anatomy, Console())
+        render(anatomy, console())
     return 0

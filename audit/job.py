@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from theodolite.command_line import Audit
+
 JOB, JOURNAL, TRACES, LAST_WORDS = "job", "journal", "traces", "stderr"
 """Files in the folder that supervisor and worker share."""
 
@@ -23,7 +25,10 @@ class Job:
         expected: Check id → reason, of the failures that are expected.
         budget: As for `theodolite.audit`.
         select: As for `theodolite.audit`.
+        skip: As for `theodolite.audit`.
+        keyword: As for `theodolite.audit`.
         explore: As for `theodolite.audit`.
+        fail_fast: As for `theodolite.audit`.
         scripts: Folder into which the failures' scripts are written, or None.
         memory_limit: GiB that it may use; None for what `theodolite.allowance` derives.
         folder: Working directory of the subject.
@@ -34,11 +39,33 @@ class Job:
     expected: Mapping[str, str] = field(default_factory=dict)
     budget: str = "standard"
     select: list[str] | None = None
+    skip: list[str] | None = None
+    keyword: str | None = None
     explore: bool = False
+    fail_fast: bool = False
     scripts: str | None = None
     memory_limit: float | None = None
     folder: str = field(default_factory=os.getcwd)
     path: tuple[str, ...] = field(default_factory=lambda: tuple(sys.path))
+
+    @property
+    def audit(self) -> Audit:
+        """What decides its result, as reports tell it."""
+        return Audit(**self.named, budget=self.budget, explore=self.explore)
+
+    @property
+    def command(self) -> str:
+        """The command that does the same again."""
+        return self.audit.again(self.select or (), self.skip or (), self.keyword)
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """A sentence on the checks that were asked not to be run."""
+        if not self.skip:
+            return ()
+        from theodolite.selection import selection
+
+        return selection(self.select, self.skip, self.keyword, budget=self.budget).notes
 
     def save(self, folder: Path) -> None:
         """Write the job into the folder that it is read from."""

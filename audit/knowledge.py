@@ -23,8 +23,21 @@ SCHEMA = "theodolite-known-faults/1"
 @cache
 def known_faults() -> Diagnostician:
     """A diagnostician that knows the faults of `known_faults.json`."""
-    document = json.loads(files("theodolite").joinpath(FILE).read_text(encoding="utf-8"))
-    return Diagnostician(faults_of(document), trials_of(document))
+    return Diagnostician(faults_of(_document()), trials_of(_document()))
+
+
+def caught_by(check: str) -> list[str]:
+    """The known faults that the check has caught in any host, in the order of the trials."""
+    trials = _document()["trials"]
+    return list(dict.fromkeys(trial["fault"] for trial in trials if check in trial["failed"]))
+
+
+@cache
+def _document() -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(
+        files("theodolite").joinpath(FILE).read_text(encoding="utf-8")
+    )
+    return document
 
 
 def faults_of(document: Mapping[str, Any]) -> list[Fault]:

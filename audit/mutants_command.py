@@ -11,13 +11,14 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterator
-from typing import Any
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-from rich.table import Table
+from typing import TYPE_CHECKING, Any
 
 from theodolite.fixtures.errors import UsageError
+from theodolite.outputs import require_files, write_json
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
 
 _FAILED = 1
 
@@ -45,35 +46,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Try the faults, show what caught each; 1 if one escapes or a sound model is accused."""
-    from theodolite.audit_command import write_json
-    from theodolite.kill_matrix import survivors
-    from theodolite.properties.mutants import hosts, load_mutants
-    from theodolite.trials import describe, planned, run_trials  # imports torch
-
+    require_files({"--json": arguments.json})
     if arguments.jobs < 1:
         raise UsageError(f"--jobs {arguments.jobs}: give 1 or more")
+    from theodolite.console import console
+    from theodolite.fixtures.loading.settings import near
+    from theodolite.kill_matrix import survivors
+    from theodolite.properties.mutants import left_out, load_hosts, load_mutants
+    from theodolite.trials import describe, planned, run_trials  # imports torch
+
     mutants = load_mutants()
     for given, known, what in (
         (arguments.names, [mutant.name for mutant in mutants], "mutant"),
-        (arguments.host, [host.name for host in hosts()], "host"),
+        (arguments.host, [host.name for host in load_hosts()], "host"),
         (arguments.component, sorted({mutant.component for mutant in mutants}), "component"),
     ):
         strange = [name for name in given if name not in known]
         if strange:
-            near = ", ".join(known) if len(known) < 60 else "theodolite mutants --list shows them"
-            raise UsageError(f"no {what} is called {strange[0]!r}; there are: {near}")
+            there = (
+                ", ".join(known) if len(known) < 60 else "`theodolite mutants --list` shows them"
+            )
+            raise UsageError(
+                f"no {what} is called {strange[0]!r}; there are: {there}.{near(strange[0], known)}"
+            )
     plan = planned(arguments.names, arguments.host, arguments.component, once=arguments.once)
     if not plan:
         raise UsageError("none of these faults can be put into such a model: leave out --host")
-    console = Console(stderr=arguments.json == "-")
+    printed = console(stderr=arguments.json == "-")
+    for sentence in left_out():
+        printed.print(f"[yellow]{sentence}[/yellow]")
     document = describe(plan)
     stopped = False
     if arguments.list:
-        _list(document, console)
+        _list(document, printed)
     else:
         stopped = not _fill(document, run_trials(plan, jobs=arguments.jobs), len(plan))
         document["trials"].sort(key=lambda trial: (trial["host"], trial["mutant"] or ""))
-        _show(document, console)
+        _show(document, printed)
     if arguments.json is not None:
         write_json(document, arguments.json)
     if stopped:
@@ -96,43 +105,55 @@ def _fill(document: dict[str, Any], trials: Iterator[dict[str, Any]], planned: i
 
 
 def _progress() -> Progress:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    from theodolite.console import console
+
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
-        console=Console(stderr=True),
+        console=console(stderr=True),
         transient=True,
     )
 
 
-def _list(document: dict[str, Any], console: Console) -> None:
-    table = Table("mutant", "component", "what is done")
+def _list(document: dict[str, Any], printed: Console) -> None:
+    from theodolite.console import print_entry
+
     for mutant in document["mutants"]:
-        table.add_row(mutant["name"], mutant["component"], mutant["fault"])
-    console.print(table)
+        print_entry(printed, mutant["name"], mutant["component"], mutant["fault"])
 
 
-def _show(document: dict[str, Any], console: Console) -> None:
-    from theodolite.kill_matrix import caught, named, survivors, totals
+def _show(document: dict[str, Any], printed: Console) -> None:
+    from theodolite.console import print_entry
+    from theodolite.kill_matrix import survivors, totals
 
     mutants = {mutant["name"]: mutant for mutant in document["mutants"]}
-    table = Table("mutant", "host", "component", "caught by", show_lines=False)
     for trial in document["trials"]:
-        mutant = mutants.get(trial["mutant"])
-        if mutant is None or mutant["equivalent"]:
-            verdict = trial["verdict"] if trial["verdict"] != "pass" else "nothing, and rightly so"
-            table.add_row(trial["mutant"] or "no fault", trial["host"], "", verdict)
-            continue
-        checks = caught(trial)
-        said = f"{len(checks)}: {', '.join(checks[:4])}" if checks else "NOTHING"
-        mark = "" if named(trial, mutant["component"]) else " (not named)"
-        table.add_row(mutant["name"], trial["host"], mutant["component"] + mark, said)
-    console.print(table)
+        name = trial["mutant"] or "no fault"
+        said = _caught(trial, mutants.get(trial["mutant"]))
+        print_entry(printed, name, f"in {trial['host']}", said)
     for host, count in totals(document).items():
-        console.print(
+        printed.print(
             f"{host}: {count['caught']} of {count['faults']} faults caught, "
             f"{count['named']} named; "
             f"{count['passed']} of {count['equivalent']} models without a fault passed"
         )
     for name, host in survivors(document):
-        console.print(f"[red]wrong: {name} in {host}[/red]")
+        printed.print(f"[red]wrong: {name} in {host}[/red]")
+
+
+def _caught(trial: dict[str, Any], mutant: dict[str, Any] | None) -> str:
+    """What an audit made of a fault, or of a model without one."""
+    from theodolite.kill_matrix import caught, named
+
+    if mutant is None or mutant["equivalent"]:
+        verdict: str = trial["verdict"]
+        return verdict if verdict != "pass" else "caught by nothing, and rightly so"
+    checks = caught(trial)
+    if not checks:
+        return f"{mutant['component']}: caught by NOTHING"
+    mark = "" if named(trial, mutant["component"]) else " (not named)"
+    more = f" and {len(checks) - 4} more" if len(checks) > 4 else ""
+    return f"{mutant['component']}{mark}: caught by {', '.join(checks[:4])}{more}"

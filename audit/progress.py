@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
+from theodolite.console import console
 from theodolite.findings import Findings
 
 _EVERY = 30.0
@@ -21,7 +21,7 @@ class Display:
     """
 
     def __init__(self, subject: str) -> None:
-        self._console = Console(stderr=True)
+        self._console = console(stderr=True)
         self._what = f"auditing {subject}"
         self._said = time.monotonic()
         self._bar = Progress(

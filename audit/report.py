@@ -113,8 +113,12 @@ class Report:
         seconds: Time spent after loading.
         error: Why the subject could not be loaded or called; None if it could.
         anatomy: What the subject is made of, as plain values; empty if that was not measured.
+
+        command: The command, or the call from Python, that audits it again; "" if unknown.
+
         cut_short: Why the audit ended before all that was planned, as a sentence; None if it
             did not.
+
     """
 
     subject: str
@@ -124,6 +128,9 @@ class Report:
     seconds: float = 0.0
     error: str | None = None
     anatomy: Mapping[str, Any] = field(default_factory=dict)
+
+    command: str = ""
+
     cut_short: str | None = None
 
     @property
@@ -195,6 +202,7 @@ class Report:
             "schema": SCHEMA,
             "version": theodolite.__version__,
             "subject": self.subject,
+            "command": self.command,
             "verdict": self.verdict,
             "summary": self.summary,
             "anatomy": dict(self.anatomy),

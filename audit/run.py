@@ -7,12 +7,14 @@ import io
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 from torch import nn
 
 from theodolite.collector import Choice, Collector
+from theodolite.command_line import BUDGET, Audit
 from theodolite.findings import Event, Findings, Sink
 from theodolite.fixtures.anatomy.measure import anatomy_of
 from theodolite.fixtures.errors import NoMoreCalls
@@ -20,7 +22,8 @@ from theodolite.fixtures.judging.wording import text_of
 from theodolite.fixtures.subject.subject import Subject
 from theodolite.properties.source import PROPERTIES
 from theodolite.report import Report
-from theodolite.selecting import files_of, require_budget, require_checks
+from theodolite.selection import require_budget, require_expected
+from theodolite.subject_arguments import LIMIT
 
 Progress = Callable[[int, int], None]
 """Called as work goes on: properties done, properties planned."""
@@ -31,12 +34,16 @@ def audit(
     *,
     declare: Mapping[str, Any] | None = None,
     expected_failures: Mapping[str, str] | None = None,
-    budget: str = "standard",
+    budget: str = BUDGET,
     select: str | Sequence[str] | None = None,
+    skip: str | Sequence[str] | None = None,
+    keyword: str | None = None,
     settings: Mapping[str, Any] | None = None,
     as_configured: bool = False,
+    weights: str | Path | None = None,
     explore: bool = False,
-    time_limit: float = 60.0,
+    fail_fast: bool = False,
+    time_limit: float = LIMIT,
     progress: Progress | None = None,
 ) -> Report:
     """Hold a model to every claim that applies to it.
@@ -50,10 +57,15 @@ def audit(
         budget: "quick" (the subject as given and sharpened), "standard" (every view), or
             "thorough" (every view, ten times as many drawn examples, and what takes
             long: compiling and exporting).
-        select: Check ids, or prefixes of them, to run; None for all.
+        select: Check ids, groups ("causality"), claims ("ATT-4") or chapters ("ROPE") to run;
+            None for all.
+        skip: The same, of what not to run.
+        keyword: An expression over names of checks: "rope and not cache".
         settings: Keyword arguments for building the subject.
         as_configured: Build a class at the size of its own defaults.
+        weights: A file with the weights to take, for a subject from code.
         explore: Draw fresh examples instead of the same ones in every run.
+        fail_fast: Stop at the first failure that is not expected; what is left is not judged.
         time_limit: Seconds that one forward may take before it counts as hanging.
         progress: Called as work goes on.
 
@@ -61,21 +73,38 @@ def audit(
         SubjectError: If the subject cannot be loaded or called.
         UsageError: If an argument means nothing; says which would.
     """
-    wanted = [select] if isinstance(select, str) else select
+    select, skip = ([given] if isinstance(given, str) else given for given in (select, skip))
     expected = dict(expected_failures or {})
     require_budget(budget)
-    require_checks(expected, "expected failures name")
-    require_checks(wanted or (), "select names")
+    require_expected(expected)
+    choice = Choice.of(
+        select,
+        skip,
+        keyword,
+        budget=budget,
+        explore=explore,
+        fail_fast=fail_fast,
+        expected=expected,
+    )
+    named = Audit(
+        subject if isinstance(subject, str) else None,
+        settings or {},
+        declare or {},
+        as_configured=as_configured,
+        time_limit=time_limit,
+        budget=budget,
+        explore=explore,
+    )
     loaded = Subject.load(
         subject,
         settings=settings,
         declarations=declare,
         as_configured=as_configured,
+        weights=weights,
         seconds=time_limit,
     )
-    findings = Findings()
+    findings = Findings(named)
     findings.take(loaded_event(loaded))
-    choice = Choice(budget, wanted, explore)
     began = time.perf_counter()
     try:
         run_properties(loaded, choice, _telling(findings, progress))
@@ -83,8 +112,9 @@ def audit(
         loaded.restore()
     return Report(
         subject=loaded.name,
+        command=named.again(select or (), skip or (), keyword),
         checks=findings.checks(expected),
-        notes=tuple(loaded.notes),
+        notes=(*loaded.notes, *(choice.chosen.notes if choice.chosen else ())),
         passes=loaded.passes,
         seconds=time.perf_counter() - began,
         anatomy=anatomy_for(loaded),
@@ -140,9 +170,9 @@ def run_properties(subject: Subject, choice: Choice, sink: Sink) -> None:
         KeyboardInterrupt: If somebody interrupts it, or something that a subject left behind.
     """
     collector = Collector(subject, choice, sink)
-    chosen = sorted({file for name in choice.select or () for file in files_of(name)})
+    files = ["checks"] if choice.chosen is None else choice.chosen.files
     arguments = [
-        *(str(PROPERTIES / file) for file in chosen or ["checks"]),
+        *(str(PROPERTIES / file) for file in files),
         f"--rootdir={PROPERTIES}",
         f"--config-file={PROPERTIES / 'audit.ini'}",
         "--noconftest",

@@ -56,7 +56,7 @@ class Supervisor:
     """
 
     def __init__(self, job: Job, limit: float) -> None:
-        self.findings = Findings()
+        self.findings = Findings(job.audit)
         self.cut_short: str | None = None
         self.interrupted: int | None = None
         self._job = job

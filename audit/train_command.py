@@ -14,6 +14,7 @@ import argparse
 from pathlib import Path
 
 from theodolite.fixtures.errors import UsageError
+from theodolite.outputs import require_files
 
 CURVES = (".png", ".svg")
 """Endings of the files that a curve can be drawn to."""
@@ -85,8 +86,9 @@ def read_text(file: Path, characters: int | None = None) -> str:
             f"{file} is not text in UTF-8 (byte {error.start} is 0x{error.object[error.start]:02x})"
             ": convert it to UTF-8, or give another file"
         ) from None
-    except OSError as error:
-        raise UsageError(f"{file} cannot be read: {error.strerror}") from error
+    except (OSError, ValueError) as error:  # the latter for what is no path
+        why = getattr(error, "strerror", None) or error
+        raise UsageError(f"{str(file)!r} cannot be read: {why}") from error
     if "\0" in text:
         raise UsageError(f"{file} is not text (it holds zero bytes): give a text file")
     return text[:characters]
@@ -109,11 +111,7 @@ def _require_places(arguments: argparse.Namespace) -> None:
         raise UsageError(f"--curve {arguments.curve}: give a name that ends in .png or .svg")
     if arguments.checkpoint is not None and arguments.checkpoint.is_file():
         raise UsageError(f"--checkpoint {arguments.checkpoint} is a file: give a folder")
-    result = None if arguments.json in {None, "-"} else Path(arguments.json)
-    for file in (arguments.curve, arguments.log, result):
-        if file is None:
-            continue
-        if file.is_dir() or not file.absolute().parent.is_dir():
-            raise UsageError(f"{file} cannot be written: give a file in a folder that exists")
-        if arguments.file.exists() and file.resolve() == arguments.file.resolve():
-            raise UsageError(f"{file} is the text itself: give another file to write to")
+    require_files(
+        {"--curve": arguments.curve, "--log": arguments.log, "--json": arguments.json},
+        kept=(arguments.file, "the text"),
+    )

@@ -16,8 +16,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from theodolite.audit_command import write_json
 from theodolite.fixtures.errors import UsageError
+from theodolite.outputs import write_json
 from theodolite.reference.checkpoint import save_checkpoint
 from theodolite.reference.parameters import count_parameters
 from theodolite.reference.training import Record, TextRun

@@ -55,7 +55,7 @@ def _end_with_parent() -> None:
 class _Worker:
     def __init__(self, job: Job, folder: Path) -> None:
         self._job = job
-        self._findings = Findings()
+        self._findings = Findings(job.audit)
         for event in Reader(folder / JOURNAL).events():
             self._findings.take(event)
         self._journal = Writer(folder / JOURNAL)
@@ -126,7 +126,16 @@ class _Worker:
         from theodolite.run import anatomy_for, run_properties
 
         job = self._job
-        choice = Choice(job.budget, job.select, job.explore, self._findings.done)
+        choice = Choice.of(
+            job.select,
+            job.skip,
+            job.keyword,
+            budget=job.budget,
+            explore=job.explore,
+            fail_fast=job.fail_fast,
+            expected=job.expected,
+            done=self._findings.done,
+        )
         run_properties(subject, choice, self._tell)
         if self._findings.left:
             return  # the run was ended: the supervisor says by what

@@ -6,12 +6,26 @@ Nothing is imported or run: the claims table is there at once, without torch.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 PROPERTIES = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line of a file."""
+
+    file: Path
+    line: int
+
+    def __str__(self) -> str:
+        """As an editor opens it: relative to the current folder where the file lies under it."""
+        folder = Path.cwd()
+        file = self.file.relative_to(folder) if self.file.is_relative_to(folder) else self.file
+        return f"{file}:{self.line}"
 
 
 @dataclass(frozen=True)
@@ -23,17 +37,25 @@ class PropertySource:
         claims: The claims it names.
         check: The name of its check in an audit, or None.
         component: The part that its failure accuses, or None.
+        says: Its name, which is what it claims, as a sentence.
+        place: Where it stands.
+        views: The ways of running the subject in which a check is asked, where it names them.
+        budget: The smallest budget of an audit that pays for a check.
     """
 
     name: str
     claims: tuple[str, ...]
     check: str | None
     component: str | None
+    says: str
+    place: Place
+    views: tuple[str, ...] = ()
+    budget: str = "standard"
 
 
 @dataclass(frozen=True)
 class MutantSource:
-    """A mutant: its name, the claims it breaks, and why it is none if it is equivalent."""
+    """A fault: its name, the claims it breaks, the checks that catch it, why it may be none."""
 
     name: str
     claims: tuple[str, ...]
@@ -41,6 +63,7 @@ class MutantSource:
     fault: str
     source: str
     equivalent: str | None
+    caught_by: tuple[str, ...]
 
 
 def find_properties(folder: Path = PROPERTIES) -> list[PropertySource]:
@@ -51,26 +74,51 @@ def find_properties(folder: Path = PROPERTIES) -> list[PropertySource]:
             claims=tuple(call.ids[1:] if call.decorator == "check" else call.ids),
             check=call.ids[0] if call.decorator == "check" else None,
             component=call.options.get("component"),
+            says=_sentence(function),
+            place=Place(path, function.lineno),
+            views=tuple(call.options.get("views", ())),
+            budget=call.options.get("budget", "standard"),
         )
         for path in sorted(folder.rglob("test_*.py"))
-        for name, _, call in _decorated(path, "claim", "check")
+        for name, function, call in _decorated(path, "claim", "check")
     ]
+
+
+def find_scripts(folder: Path = PROPERTIES / "scripts") -> dict[str, Place]:
+    """For each check that a script can show: where its relations are listed."""
+    return {
+        key.value: Place(path, key.lineno)
+        for path in sorted(folder.glob("*.py"))
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Dict)
+        for key in node.value.keys
+        if isinstance(key, ast.Constant) and isinstance(key.value, str)
+    }
 
 
 def find_mutants(folder: Path = PROPERTIES / "mutants") -> list[MutantSource]:
-    """Every function of the mutant modules that is registered as one."""
+    """Every fault that the mutant modules register."""
+    from theodolite.properties.mutants.places import SEAMS  # it needs no torch
+
+    components = dict.fromkeys(("mutant", "source", "declared", "library"), "")  # they say it
+    components |= {name: seam.component for name, seam in SEAMS.items()}
     return [
         MutantSource(
             name=call.ids[0],
-            claims=tuple(call.options.get("breaks", ())),
-            component=call.options["component"],
-            fault=" ".join((ast.get_docstring(function) or "").split()),
+            claims=tuple(call.ids[1].split()),
+            component=call.options.get("component", components[call.decorator]),
+            fault=" ".join(says.split()),
             source=call.options.get("source", "own"),
             equivalent=call.options.get("equivalent"),
+            caught_by=tuple(call.ids[2].split()) if len(call.ids) > 2 else (),
         )
-        for path in sorted([*folder.glob("*.py"), *folder.glob("portable/*.py")])
-        for _, function, call in _decorated(path, "mutant", "portable")
+        for path in sorted(folder.glob("*.py"))
+        for says, call in _registered(path, components)
     ]
+
+
+def _sentence(function: ast.FunctionDef) -> str:
+    return f"{function.name.removeprefix('test_').replace('_', ' ').capitalize()}."
 
 
 @dataclass(frozen=True)
@@ -90,6 +138,17 @@ def _decorated(path: Path, *decorators: str) -> Iterator[tuple[str, ast.Function
                 and node.func.id in decorators
             ):
                 yield name, function, _read(node, path)
+
+
+def _registered(path: Path, kinds: Mapping[str, object]) -> Iterator[tuple[str, _Call]]:
+    """(what is said of it, the call) of each fault: a decorator, or a statement that says it."""
+    for _, function, call in _decorated(path, *kinds):
+        yield ast.get_docstring(function) or "", call
+    for node in ast.parse(path.read_text(encoding="utf-8"), filename=str(path)).body:
+        match node:
+            case ast.Expr(value=ast.Call(func=ast.Name(id=name)) as called) if name in kinds:
+                call = _read(called, path)
+                yield call.options["says"], call
 
 
 def _functions(tree: ast.AST, prefix: str) -> Iterator[tuple[str, ast.FunctionDef]]:

@@ -33,8 +33,8 @@ def test_the_configuration_example_is_read(tmp_path):
     (example,) = blocks("toml")
     (tmp_path / "pyproject.toml").write_text(example, encoding="utf-8")
     settings = project_settings(tmp_path)
-    assert settings.subject == "my_gpt.py:GPT"
-    assert settings.declare == {"longest": 1024}
+    assert settings.options["subject"] == "my_gpt.py:GPT"
+    assert settings.options["declare"] == {"longest": 1024}
     assert "vocabulary.range" in settings.expected_failures
 
 

@@ -81,12 +81,14 @@ def test_a_compiled_model_gives_the_same_logits(view: View) -> None:
     """
     compiled: Any = torch.compile(view.copy(), backend="aot_eager")
     first, ids = view.random_ids(2, seed=1), view.random_ids(2)
+    view.subject.compiling = True
     try:
         view.subject.run(compiled, first, view.extra(first))
         logits = view.subject.run(compiled, ids, view.extra(ids))
     except SubjectError as error:
         not_applicable(f"it does not compile here: {_first_line(error)}")
     finally:
+        view.subject.compiling = False
         torch.compiler.reset()
     _judge_same(
         view,

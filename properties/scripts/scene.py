@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from theodolite.fixtures.recording.tensors import reachable_tensors
 from theodolite.fixtures.serving.padding import Padding, padding_of
-from theodolite.fixtures.subject.convention import find_logits, find_scalar
+from theodolite.fixtures.subject.convention import each_layer, find_logits, find_scalar
 from theodolite.fixtures.subject.subject import Subject
 from theodolite.fixtures.subject.switches import flags_of
 from theodolite.report import Check
@@ -20,12 +20,19 @@ from theodolite.report import Check
 _FILLINGS = {
     "targets": "ids",
     "positions": "torch.arange(ids.shape[1]).expand(ids.shape)",
+    "row positions": "torch.arange(ids.shape[1])",
     "start": "0",
     "none": "None",
     "causal mask": "torch.ones(2 * ids.shape[1:]).bool().tril()",
     "inverted causal mask": "~torch.ones(2 * ids.shape[1:]).bool().tril()",
     "padding mask": "torch.ones_like(ids)",
 }
+
+
+def _filling(meaning: str) -> str:
+    layers = each_layer(meaning)
+    return _FILLINGS[meaning] if layers is None else f"[None] * {layers}"
+
 
 _LENGTHS = (2, 3, 4, 5, 7, 9, 13)
 
@@ -56,7 +63,7 @@ class Scene:
         convention = self.subject.convention
         ids = "ids.t()" if convention.layout == "sequence" else "ids"
         parts = [ids if convention.ids_keyword is None else f"{convention.ids_keyword}={ids}"]
-        parts += [f"{name}={_FILLINGS[meaning]}" for name, meaning in convention.required]
+        parts += [f"{name}={_filling(meaning)}" for name, meaning in convention.required]
         if convention.targets is not None:
             parts.append(f"{convention.targets}=ids")
         return ", ".join(parts)

@@ -11,6 +11,7 @@ from typing import Any
 
 from theodolite.fixtures.subject.subject import Subject
 from theodolite.properties.scripts.construction import Construction, Unwritable, constructions
+from theodolite.properties.scripts.folder import ScriptFolder
 from theodolite.properties.scripts.relation import Relation
 from theodolite.properties.scripts.relations import RELATIONS
 from theodolite.properties.scripts.scene import Scene, arrangement
@@ -43,12 +44,17 @@ def write_scripts(subject: Subject, report: Report, folder: Path) -> Report:
     Args:
         subject: What was audited.
         report: What was found.
-        folder: Where to write; made if it is not there.
+        folder: Where to write: a new folder, or one that this function wrote before.
 
     Returns:
         The report, its failed checks with the path of their script, or why there is none.
+
+    Raises:
+        UsageError: If the folder holds anything else.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    own = ScriptFolder(folder)
+    own.require_own()
+    own.clear()
     checks = []
     with as_its_own():
         construction, why = _construction(subject)
@@ -62,11 +68,10 @@ def write_scripts(subject: Subject, report: Report, folder: Path) -> Report:
             if isinstance(found, str):
                 checks.append(replace(check, no_script=found))
                 continue
-            file = folder / f"{check.id}.py"
-            file.write_text(found.text, encoding="utf-8")
+            file = own.write(f"{check.id}.py", found.text)
             checks.append(replace(check, script=str(file)))
     done = replace(report, checks=tuple(checks))
-    (folder / "README.md").write_text(_readme(done), encoding="utf-8")
+    own.write("README.md", _readme(done))
     return done
 
 

@@ -3,10 +3,13 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from theodolite import cli
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 
 @dataclass
