@@ -13,7 +13,7 @@ from theodolite.fixtures.anatomy.advice import advice_on
 from theodolite.fixtures.anatomy.attention import AttentionAnatomy
 from theodolite.fixtures.anatomy.feed_forward_kinds import FeedForwardAnatomy
 from theodolite.fixtures.anatomy.measure import Anatomy
-from theodolite.fixtures.anatomy.positions import Rotary
+from theodolite.fixtures.anatomy.rotation import Rotary
 
 _PAIRINGS = {"half": "halves", "interleaved": "neighbours"}
 _PLACEMENTS = {

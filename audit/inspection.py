@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from torch import nn
@@ -17,6 +18,7 @@ def inspect(
     declare: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
     as_configured: bool = False,
+    weights: str | Path | None = None,
     time_limit: float = 60.0,
 ) -> Anatomy:
     """Measure what a model is made of. Nothing is judged; the model is not changed.
@@ -26,6 +28,7 @@ def inspect(
         declare: What is known of how to call it (vocabulary, longest, layout).
         settings: Keyword arguments for building it.
         as_configured: Build a class at the size of its own defaults.
+        weights: A file with the weights to take, for a subject from code.
         time_limit: Seconds that one forward may take.
 
     Returns:
@@ -40,6 +43,7 @@ def inspect(
         settings=settings,
         declarations=declare,
         as_configured=as_configured,
+        weights=weights,
         seconds=time_limit,
     )
     try:

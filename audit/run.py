@@ -7,6 +7,7 @@ import io
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,6 +40,7 @@ def audit(
     keyword: str | None = None,
     settings: Mapping[str, Any] | None = None,
     as_configured: bool = False,
+    weights: str | Path | None = None,
     explore: bool = False,
     fail_fast: bool = False,
     time_limit: float = LIMIT,
@@ -61,6 +63,7 @@ def audit(
         keyword: An expression over names of checks: "rope and not cache".
         settings: Keyword arguments for building the subject.
         as_configured: Build a class at the size of its own defaults.
+        weights: A file with the weights to take, for a subject from code.
         explore: Draw fresh examples instead of the same ones in every run.
         fail_fast: Stop at the first failure that is not expected; what is left is not judged.
         time_limit: Seconds that one forward may take before it counts as hanging.
@@ -97,6 +100,7 @@ def audit(
         settings=settings,
         declarations=declare,
         as_configured=as_configured,
+        weights=weights,
         seconds=time_limit,
     )
     findings = Findings(named)

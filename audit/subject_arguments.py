@@ -22,7 +22,7 @@ def add_subject_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         default="reference",
         metavar="SUBJECT",
-        help="reference (the default), FILE.py:NAME, package.module:NAME, hf:NAME or hf:DIRECTORY",
+        help="reference (the default), FILE.py:NAME, package.module:NAME, hf:NAME or a folder",
     )
     parser.add_argument(
         "--set",
@@ -44,6 +44,11 @@ def add_subject_arguments(parser: argparse.ArgumentParser) -> None:
         action=argparse.BooleanOptionalAction,
         default=False,
         help="build at the size of the class's own defaults",
+    )
+    parser.add_argument(
+        "--weights",
+        metavar="FILE",
+        help="weights for a subject from code: safetensors, or what torch saved of a state_dict",
     )
     parser.add_argument(
         "--time-limit",
@@ -93,5 +98,6 @@ def subject_of(arguments: argparse.Namespace) -> dict[str, Any]:
         "settings": parse_settings(arguments.settings),
         "declare": parse_settings(arguments.declare),
         "as_configured": arguments.as_configured,
+        "weights": arguments.weights,
         "time_limit": arguments.time_limit,
     }

@@ -10,8 +10,8 @@ from torch.utils.checkpoint import checkpoint
 
 from theodolite.fixtures.judging.judgement import judge
 from theodolite.fixtures.oracles.reference_stream import (
-    blocks_of,
     random_ids,
+    reference_blocks,
     small_config,
     small_gpt,
 )
@@ -39,7 +39,7 @@ def test_the_reference_checkpointed_block_by_block_has_the_same_gradients() -> N
         return list(torch.autograd.grad(value, list(model.parameters())))
 
     plain = gradients()
-    for block in blocks_of(model):
+    for block in reference_blocks(model):
         block.forward = partial(checkpoint, block.forward, use_reentrant=False)  # type: ignore[method-assign]
     for found, wanted in zip(gradients(), plain, strict=True):
         judge(

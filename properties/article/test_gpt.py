@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from theodolite.fixtures.judging.judgement import judge, require
 from theodolite.fixtures.oracles.reference_stream import (
-    blocks_of,
     random_ids,
     record_stream,
+    reference_blocks,
     small_config,
     small_gpt,
     styles,
@@ -115,7 +115,7 @@ def test_the_articles_model_has_810_624_parameters() -> None:
     shape = config.article()
     formula = parameters.parameter_count(shape)
     gpt = model.GPT(shape)
-    block = blocks_of(gpt)[0]
+    block = reference_blocks(gpt)[0]
     real: dict[str, nn.Module] = {
         "embedding": gpt.embedding,
         "attention": block.attention,
@@ -155,7 +155,7 @@ def test_the_closed_formula_counts_every_shape(choices: dict[str, Any]) -> None:
 def test_the_count_is_what_the_anatomy_predicts(style: str, layers: int, tied: bool) -> None:
     """The shape read off the weights alone, V, d, d_ff and layers; a shared weight counts once."""
     gpt = small_gpt(small_config(style, layers=layers, tied=tied), seed=0)
-    first = blocks_of(gpt)[0]
+    first = reference_blocks(gpt)[0]
     anatomy = dataclasses.replace(
         gpt.config,
         vocabulary=gpt.embedding.weight.shape[0],
@@ -181,7 +181,7 @@ def _assembled(gpt: model.GPT, ids: Tensor) -> Tensor:
         if gpt.positions is not None:
             x = x + gpt.positions(places)
         rotation = None if gpt.rotary is None else gpt.rotary(places)
-        for block in blocks_of(gpt):
+        for block in reference_blocks(gpt):
             x = x + block.attention(block.attention_norm(x), rotation=rotation)
             x = x + block.feed_forward(block.feed_forward_norm(x))
         logits: Tensor = gpt.head(gpt.norm(x))

@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import strategies as st
 
-from theodolite.fixtures.anatomy import shape_advice as adviser
+from theodolite.fixtures.anatomy import advice as adviser
 from theodolite.fixtures.judging.judgement import judge, require
 from theodolite.fixtures.oracles.strategies import drawn
 from theodolite.properties import claim

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from theodolite.fixtures.anatomy.shape_advice import advice
+from theodolite.fixtures.anatomy.advice import advice
 from theodolite.fixtures.judging.judgement import judge, judge_differs, require
 from theodolite.fixtures.judging.rounding import attention_error, unit_roundoff
 from theodolite.fixtures.oracles.attention_from_outside import Attention

@@ -8,9 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from theodolite.fixtures.anatomy.blocks import blocks_in, last_of, passed
-from theodolite.fixtures.anatomy.kinds import is_norm
+from theodolite.fixtures.anatomy.norm import is_norm
 from theodolite.fixtures.judging.judgement import judge, not_applicable, require
-from theodolite.fixtures.recording.module_calls import Inside, ModuleCall, is_inside
+from theodolite.fixtures.recording.exchange import results_exchanged
+from theodolite.fixtures.recording.forward import Forward
+from theodolite.fixtures.recording.observation import ModuleCall, is_inside
 from theodolite.fixtures.subject.declarations import expanded
 from theodolite.fixtures.subject.view import View
 from theodolite.properties import check
@@ -26,14 +28,12 @@ def test_the_head_reads_a_normalised_stream(view: View) -> None:
     """
     blocks, inside = blocks_in(view)
     declared = expanded(view.subject.declarations).get("final_norm")
-    if not any(is_norm(each.module, each.given) for each in inside.modules):
+    if not any(is_norm(each.module, each.given) for each in inside.calls):
         not_applicable("no module is a norm")
     end = last_of(inside, blocks)
-    last = view.model.get_submodule(end)
+    runs = sum(each.path == end for each in inside.calls)
 
-    runs = sum(each.path == end for each in inside.modules)
-
-    def enlarge(_module: nn.Module, _args: Any, output: Any) -> Any:
+    def enlarge(_given: Tensor | None, output: Any) -> Any:
         nonlocal runs
         runs -= 1
         if runs:  # a block that runs again: its last result alone meets the head
@@ -43,11 +43,8 @@ def test_the_head_reads_a_normalised_stream(view: View) -> None:
         return type(output)((output[0] * _LARGER, *output[1:]))
 
     before = view.logits(inside.ids)
-    hook = last.register_forward_hook(enlarge)
-    try:
+    with results_exchanged(view.model, {end: enlarge}):
         after = view.logits(inside.ids)
-    finally:
-        hook.remove()
     changed = float((after - before).abs().max()) > 0.05 * view.spread
     if declared is False:
         require(changed, "no norm stands before the head, as declared", where={"view": view.name})
@@ -77,7 +74,7 @@ def test_blocks_run_in_order_each_on_what_the_one_before_gave(view: View) -> Non
     """Embedding, block 0, block 1 ...: each block is given its predecessor's output."""
     blocks, inside = blocks_in(view)
     row = view.model.get_submodule(blocks[0].path.rpartition(".")[0])
-    ran = [each for each in inside.modules if each.module in set(row.children())]
+    ran = [each for each in inside.calls if each.module in set(row.children())]
     names = [int(each.path.rpartition(".")[2]) for each in sorted(ran, key=lambda e: e.began)]
     idle = [name for name, _ in row.named_children() if name.isdigit() and int(name) not in names]
     require(
@@ -93,7 +90,7 @@ def test_blocks_run_in_order_each_on_what_the_one_before_gave(view: View) -> Non
         where={"view": view.name, "order": " ".join(map(str, names))},
         cause="blocks-out-of-order",
     )
-    inputs = [through for block in blocks if (through := passed(inside.modules, block))]
+    inputs = [through for block in blocks if (through := passed(inside, block))]
     deaf = [
         layer
         for layer in range(2, len(inputs))
@@ -109,13 +106,13 @@ def test_blocks_run_in_order_each_on_what_the_one_before_gave(view: View) -> Non
     )
 
 
-def _head_reads_a_norm(inside: Inside, end: str) -> bool:
+def _head_reads_a_norm(inside: Forward, end: str) -> bool:
     """Whether what ran last was given just what a norm after the last block gave."""
-    last = max((each for each in inside.modules if each.given is not None), key=_began)
-    ended = max(each.began for each in inside.modules if is_inside(each.path, end))
+    last = max((each for each in inside.calls if each.given is not None), key=_began)
+    ended = max(each.began for each in inside.calls if is_inside(each.path, end))
     return any(
         each.gave is not None and last.given is not None and torch.equal(each.gave, last.given)
-        for each in inside.modules
+        for each in inside.calls
         if each.began > ended and each is not last and is_norm(each.module, each.given)
     )
 
@@ -124,9 +121,9 @@ def _began(call: ModuleCall) -> int:
     return call.began
 
 
-def _ends_normalised(inside: Inside, path: str) -> bool:
+def _ends_normalised(inside: Forward, path: str) -> bool:
     """Whether what the block at `path` gave is what a norm in it gave."""
-    call: ModuleCall = next(each for each in inside.modules if each.path == path)
+    call: ModuleCall = next(each for each in inside.calls if each.path == path)
     return any(
         each.gave is not None and call.gave is not None and torch.equal(each.gave, call.gave)
         for each in inside.within(path)
@@ -134,6 +131,6 @@ def _ends_normalised(inside: Inside, path: str) -> bool:
     )
 
 
-def _idle_norms(model: nn.Module, inside: Inside) -> list[str]:
-    ran = {each.path for each in inside.modules}
+def _idle_norms(model: nn.Module, inside: Forward) -> list[str]:
+    ran = {each.path for each in inside.calls}
     return [p for p, module in model.named_modules() if p not in ran and is_norm(module)]

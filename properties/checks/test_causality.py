@@ -6,16 +6,19 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
+from theodolite.fixtures.anatomy.sight import read_sight
 from theodolite.fixtures.judging.judgement import judge, not_applicable, require
 from theodolite.fixtures.judging.tolerances import GRADIENT
 from theodolite.fixtures.oracles.strategies import drawn
-from theodolite.fixtures.recording.embedding import EmbeddingProbe
+from theodolite.fixtures.recording.exchange import result_as_leaf
 from theodolite.fixtures.relations.blame import Guilty, apart, leak_of, length_fault
 from theodolite.fixtures.relations.changed_tokens import changed_after, influence
 from theodolite.fixtures.subject.view import View
 from theodolite.properties import check
 
 AXES = ("row", "position")
+
+_DETACHED = "no gradient reaches the embeddings (inference mode, or detached)"
 
 REMEDY = {
     "as given": "is the mask applied, on the key axis, before softmax?",
@@ -118,17 +121,19 @@ def test_no_gradient_flows_from_a_logit_to_a_later_token(view: View) -> None:
     """The gradient of position t with respect to embeddings after t is exactly 0."""
     length = view.length
     ids = view.random_ids(1).expand(length, -1)
-    with EmbeddingProbe(view.model, ids) as probe:
+    embedding = view.insides.random.embedding()
+    if embedding is None:
+        not_applicable(_DETACHED)
+    with result_as_leaf(view.model, embedding.path) as leaves:
         logits = view.logits(ids, gradient=True)
-    embedded = probe.output
-    if embedded is None or not logits.requires_grad:
-        not_applicable("no gradient reaches the embeddings (inference mode, or detached)")
+    if not leaves or not logits.requires_grad:
+        not_applicable(_DETACHED)
     direction = torch.randn(logits.shape[-1], generator=torch.Generator().manual_seed(0))
     each = torch.arange(length)
     projected = (logits[each, each] * direction.to(logits)).sum()
     with view.running():  # what is computed anew for backward, checkpoints, in the same mode
         # (T, T, d): row t, position s; None where the embeddings are detached from the logits
-        gradient = torch.autograd.grad(projected, embedded, allow_unused=True)[0]
+        gradient = torch.autograd.grad(projected, leaves[0], allow_unused=True)[0]
     if gradient is None:
         not_applicable("no gradient reaches the embeddings (detached)")
     size = gradient.double().abs().amax(-1)
@@ -172,7 +177,7 @@ def test_every_earlier_token_changes_later_logits(view: View) -> None:
         cause=guilty.cause if guilty else "no-past",
     )
     dead = (past & ~moved).nonzero()
-    if len(dead) and not (_is_window(moved) or _is_chunked(moved)):
+    if len(dead) and not (_is_window(moved) or read_sight(_visible(moved)).chunk):
         token, position = dead[0].tolist()
         require(
             condition=False,
@@ -212,6 +217,12 @@ def _remedy(view: View, guilty: Guilty | None) -> str:
     return f"{guilty.finding}; {said}" if guilty.finding else said
 
 
+def _visible(moved: Tensor) -> Tensor:
+    """(T, T) booleans: whether position t feels token s <= t, its own token always."""
+    own = torch.eye(len(moved), dtype=torch.bool, device=moved.device)
+    return (moved.T | own).tril()
+
+
 def _is_window(moved: Tensor) -> bool:
     """Whether influence depends on the distance alone, past any first tokens that reach all.
 
@@ -228,14 +239,3 @@ def _is_window(moved: Tensor) -> bool:
         return False
     step = reached[0]
     return reached == list(range(step, reached[-1] + 1, step))
-
-
-def _is_chunked(moved: Tensor) -> bool:
-    """Whether tokens fall into consecutive blocks of one size, seeing only their own block."""
-    length = len(moved)
-    position = torch.arange(length)
-    past = torch.ones_like(moved).triu(1)
-    return any(
-        torch.equal(moved & past, past & (position[:, None] // size == position // size))
-        for size in range(2, length)
-    )

@@ -11,7 +11,7 @@ from typing import Any
 
 from theodolite.fixtures.anatomy.attention import AttentionAnatomy
 from theodolite.fixtures.anatomy.measure import anatomy_of
-from theodolite.fixtures.anatomy.window import sight_over
+from theodolite.fixtures.anatomy.sight import sight_over
 from theodolite.fixtures.judging.judgement import judge, not_applicable, require
 from theodolite.fixtures.subject.declarations import expanded
 from theodolite.fixtures.subject.subject import Subject
@@ -39,7 +39,8 @@ def test_the_declared_scale_is_the_real_one(subject: Subject) -> None:
 def test_the_declared_window_is_the_real_one(subject: Subject) -> None:
     declared = _declared(subject, "window")
     widest = max((w for w in _flat(declared) if w is not None), default=0)
-    sights = sight_over(subject, widest)
+    known = [layer.sight for layer in anatomy_of(subject).attention]
+    sights = sight_over(subject.views.sharpened, known, widest)
     chunks = expanded(subject.declarations).get("chunk")
     for place, layer, value in _by_layer(subject, declared, "window"):
         sight = sights[place["layer"]]

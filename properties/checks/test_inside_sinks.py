@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from theodolite.fixtures.anatomy.attentions import attentions
 from theodolite.fixtures.judging.judgement import judge, not_applicable
 from theodolite.fixtures.recording.attention_call import AttentionCall, scores_of
-from theodolite.fixtures.recording.module_calls import Inside
+from theodolite.fixtures.recording.forward import Forward
 from theodolite.fixtures.subject.view import View
 from theodolite.properties import check
 
@@ -60,7 +60,7 @@ def _shift(call: AttentionCall, scores: Tensor) -> Tensor:
     return rows.diagonal(dim1=-2, dim2=-1) - product.diagonal(dim1=-2, dim2=-1)
 
 
-def _sink_of_factor(inside: Inside, call: AttentionCall) -> Tensor | None:
+def _sink_of_factor(inside: Forward, call: AttentionCall) -> Tensor | None:
     """(B, H, T) sinks that explain a factor on each head's output, or None if there is none."""
     if call.scores is None or call.output.shape[-1] < 2:
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from theodolite.fixtures.anatomy.kinds import is_norm
+from theodolite.fixtures.anatomy.norm import is_norm
 from theodolite.fixtures.judging.judgement import not_applicable, require
 from theodolite.fixtures.relations.idle_parameters import idle_parameters
 from theodolite.fixtures.subject.view import View

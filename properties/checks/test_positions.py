@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from theodolite.fixtures.anatomy.constant_sequence import (
-    EQUAL,
-    PositionEntry,
-    position_enters,
-)
+from theodolite.fixtures.anatomy.constant_sequence import PositionEntry, position_enters
 from theodolite.fixtures.judging.judgement import judge, judge_differs, not_applicable
-from theodolite.fixtures.recording.recorder import record
+from theodolite.fixtures.judging.tolerances import EQUAL
+from theodolite.fixtures.recording.observation import is_inside
 from theodolite.fixtures.recording.tensors import spread
-from theodolite.fixtures.relations.blame import leak_of, watch
+from theodolite.fixtures.relations.blame import leak_of
 from theodolite.fixtures.relations.changed_tokens import influence
 from theodolite.fixtures.subject.view import View
 from theodolite.properties import check
@@ -99,15 +96,15 @@ def _mixes_otherwise(view: View, ids: Tensor) -> str | None:
     position lacks), even where a norm hides it from the projections; or a recurrence, linear
     attention, a convolution between attentions.
     """
-    with view.running() as model:
-        calls = record(model, lambda: view.subject.run(model, ids, view.extra(ids))).calls
+    forward = view.watch(ids)
+    calls = forward.recording.calls
     if not calls or calls[0].stream is None:
         return None
     width, attention = calls[0].stream.shape[-1], calls[0].module
-    for call in watch(view, ids):
+    for call in forward.calls:
         streams, outputs = (
-            [x for x in some if x.ndim == 3 and x.shape[-1] == width]
-            for some in (call.inputs, call.outputs)
+            [x for x in forward.per_token(part) if x.ndim == 3 and x.shape[-1] == width]
+            for part in (call.arguments, call.result)
         )
         moves = any(spread(stream, 1) > EQUAL for stream in streams)
         if _within(attention, call.path) and moves:
@@ -119,8 +116,7 @@ def _mixes_otherwise(view: View, ids: Tensor) -> str | None:
 
 
 def _within(path: str, outer: str) -> bool:
-    """Whether the module at `path` is the one at `outer`, or part of it."""
-    return bool(outer) and (path == outer or path.startswith(outer + "."))
+    return bool(outer) and is_inside(path, outer)
 
 
 def _fault(view: View, ids: Tensor, entry: PositionEntry) -> tuple[str | None, str | None, str]:
@@ -130,8 +126,7 @@ def _fault(view: View, ids: Tensor, entry: PositionEntry) -> tuple[str | None, s
         return "rope", "value-rotated", said + "queries and keys alone."
     if entry.rows_sum_to_one:
         return None, None, "something that depends on position enters the stream after attention."
-    with view.running() as model:
-        calls = record(model, lambda: view.subject.run(model, ids, view.extra(ids))).calls
+    calls = view.record(ids).calls
     normal = [c.softmax_output for c in calls if c.softmax_output is not None]
     if not normal:
         not_applicable("the weights are no softmax: their rows need not sum to 1")

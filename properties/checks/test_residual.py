@@ -16,10 +16,11 @@ from theodolite.fixtures.anatomy.blocks import (
     without_constant,
 )
 from theodolite.fixtures.anatomy.feed_forward import mixes_time_by_design
-from theodolite.fixtures.anatomy.kinds import is_norm
+from theodolite.fixtures.anatomy.norm import is_norm
 from theodolite.fixtures.judging.judgement import judge, judge_differs, not_applicable, require
 from theodolite.fixtures.judging.tolerances import EQUAL, MULTIPLIER
-from theodolite.fixtures.recording.module_calls import Inside, ModuleCall, is_inside
+from theodolite.fixtures.recording.forward import Forward
+from theodolite.fixtures.recording.observation import ModuleCall, is_inside
 from theodolite.fixtures.subject.declarations import expanded
 from theodolite.fixtures.subject.view import View
 from theodolite.properties import check
@@ -34,11 +35,11 @@ def test_blocks_with_nothing_to_say_hand_the_stream_on(view: View) -> None:
     """
     blocks, inside = blocks_in(view)
     with silenced(view, blocks, lambda *_: False):
-        logits, calls = run_watched(view, inside.ids)
+        logits, seen = run_watched(view, inside.ids)
     judged = 0
     for layer, block in enumerate(blocks):
         where = {"view": view.name, "layer": layer, "module": block.path}
-        through = passed(calls, block)
+        through = passed(seen, block)
         if through is None or not bool(torch.isfinite(through[1]).all()):
             continue  # some attention cannot do with scores that are all 0
         given, gave = map(without_constant, through)
@@ -103,9 +104,9 @@ def test_each_branch_adds_its_output_to_the_stream(view: View) -> None:
         if not alive:
             continue
         with silenced(view, blocks, kept):
-            _, calls = run_watched(view, inside.ids)
+            _, seen = run_watched(view, inside.ids)
         for layer, block in enumerate(blocks):
-            through = passed(calls, block)
+            through = passed(seen, block)
             hybrid = mixes_time_by_design(view.model.get_submodule(block.path))
             if through is None or block not in alive or hybrid:
                 continue
@@ -139,7 +140,7 @@ def test_a_block_is_its_input_and_the_outputs_of_its_branches(view: View) -> Non
     blocks, inside = blocks_in(view)
     judged = 0
     for layer, block in enumerate(blocks):
-        through = passed(inside.modules, block)
+        through = passed(inside, block)
         parts = _branches(inside, block)
         found = _multipliers(through[1] - through[0], parts) if through and parts else None
         if found is None:
@@ -162,7 +163,7 @@ def test_a_block_is_its_input_and_the_outputs_of_its_branches(view: View) -> Non
         not_applicable("branches pass a norm or a gate on their way to the stream")
 
 
-def _is_pre_norm(view: View, inside: Inside, block: Block, blocks: list[Block]) -> bool:
+def _is_pre_norm(view: View, inside: Forward, block: Block, blocks: list[Block]) -> bool:
     """Whether the stream ought to pass the block as it is: declared, or the norms stand so.
 
     They do where the block runs a norm of its own before attention, and one follows the last block.
@@ -173,10 +174,10 @@ def _is_pre_norm(view: View, inside: Inside, block: Block, blocks: list[Block]) 
     config = getattr(view.subject.model, "config", None)
     if getattr(config, "apply_residual_connection_post_layernorm", False):
         return False
-    attention = next(each for each in inside.modules if is_inside(each.path, block.branch))
-    norms = [each for each in inside.modules if is_norm(each.module, each.given)]
+    attention = next(each for each in inside.calls if is_inside(each.path, block.branch))
+    norms = [each for each in inside.calls if is_norm(each.module, each.given)]
     last = last_of(inside, blocks)
-    end = max(each.began for each in inside.modules if is_inside(each.path, last))
+    end = max(each.began for each in inside.calls if is_inside(each.path, last))
     return any(norm.began > end for norm in norms) and any(
         is_inside(norm.path, block.path)
         and not is_inside(norm.path, block.branch)
@@ -209,7 +210,7 @@ def _has_zero_gates(model: nn.Module, block: Block) -> bool:
     return any(p.numel() == 1 and not bool(p.any()) for p in own)
 
 
-def _branches(inside: Inside, block: Block) -> list[ModuleCall]:
+def _branches(inside: Forward, block: Block) -> list[ModuleCall]:
     """What the block's own children that hold matrices gave to a stream, attention first.
 
     Of a block that runs again and again, in its first run.

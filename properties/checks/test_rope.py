@@ -5,16 +5,13 @@ from __future__ import annotations
 from torch import Tensor
 
 from theodolite.fixtures.anatomy.attentions import still_attentions
-from theodolite.fixtures.anatomy.rotation import (
-    Turning,
+from theodolite.fixtures.anatomy.rotation import Turning, start_phases, turning, wrapped
+from theodolite.fixtures.anatomy.turned import (
     before_norm,
     not_yet_turned,
     settles,
-    start_phases,
     turned_attentions,
-    turning,
     unevenness,
-    wrapped,
 )
 from theodolite.fixtures.judging.judgement import judge, not_applicable, require
 from theodolite.fixtures.judging.tolerances import EQUAL, PHASE

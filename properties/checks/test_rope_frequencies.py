@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from theodolite.fixtures.anatomy.attentions import is_still
-from theodolite.fixtures.anatomy.rotation import NONE, turned_attentions, turning, wrapped
+from theodolite.fixtures.anatomy.rotation import turning, wrapped
+from theodolite.fixtures.anatomy.turned import NONE, turned_attentions
 from theodolite.fixtures.judging.judgement import judge, not_applicable, require
 from theodolite.fixtures.judging.tolerances import PHASE
 from theodolite.fixtures.subject.view import View
@@ -69,7 +70,7 @@ def test_every_position_turns_one_step_further(view: View) -> None:
     longest = min(view.subject.longest or 40, 40)
     if view.subject.convention.only_length is not None:
         longest = view.length
-    inside = view.insides.look(view.random_ids(1, 1).expand(-1, longest))
+    inside = view.watch(view.random_ids(1, 1).expand(-1, longest))
     turns = {}
     for call in inside.recording.calls:
         found = turning(call.query) if is_still(call) else None

@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from theodolite.fixtures.anatomy.attention import Sight, read_sight
 from theodolite.fixtures.anatomy.measure import anatomy_of
-from theodolite.fixtures.anatomy.sight import fields_of
+from theodolite.fixtures.anatomy.sight import Sight, read_sight, receptive_fields
 from theodolite.fixtures.errors import SubjectError
 from theodolite.fixtures.judging.judgement import judge, not_applicable, require
 from theodolite.fixtures.serving.cache_suspects import suspect
@@ -54,7 +53,7 @@ def test_a_query_sees_exactly_the_keys_of_its_window(view: View) -> None:
     """By the weights of every head, and by changing what a layer is given, position by position."""
     limits = _limits(view.subject)
     length = _longer_than(view, [n for limit in limits for n in limit[:2] if n])
-    fields = fields_of(view, length)
+    fields = receptive_fields(view, length)
     if isinstance(fields, str):
         not_applicable(fields)
     if len(fields) != len(limits):

@@ -14,7 +14,9 @@ _PIECES = ([1, 1], [2, 1], [2, 2], [3, 1, 1], [3, 2, 2], [5, 1, 1, 1])
 
 def _steps(scene: Scene) -> Iterator[Case]:
     decoder = decoder_of(scene.subject)
-    if isinstance(decoder, str) or decoder.declared is not None or decoder.fresh is not None:
+    if isinstance(decoder, str) or decoder.make is not None:
+        return  # a cache of the subject's own class is made amid its own code
+    if decoder.declared is not None or decoder.fresh is not None:
         return
     length = scene.subject.length
     long = min(scene.subject.longest or 48, 48)

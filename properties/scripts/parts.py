@@ -16,7 +16,7 @@ _RMS = "x.pow(2).mean(-1, keepdim=True)"
 def _part(scene: Scene) -> Iterator[Case]:
     """The module that failed, and how wide its input is."""
     inside = scene.subject.views.sharpened.insides.random
-    for call in inside.modules:
+    for call in inside.calls:
         if call.path == scene.module and call.given is not None:
             yield {"module": call.path, "width": call.given.shape[-1]}
             return

@@ -10,10 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from theodolite.fixtures.recording.embedding import EmbeddingProbe
-from theodolite.fixtures.recording.tensors import tensors_in
+from theodolite.fixtures.recording.tensors import reachable_tensors
 from theodolite.fixtures.serving.padding import Padding, padding_of
-from theodolite.fixtures.subject.convention import find_logits, find_scalar
+from theodolite.fixtures.subject.convention import each_layer, find_logits, find_scalar
 from theodolite.fixtures.subject.subject import Subject
 from theodolite.fixtures.subject.switches import flags_of
 from theodolite.report import Check
@@ -21,12 +20,19 @@ from theodolite.report import Check
 _FILLINGS = {
     "targets": "ids",
     "positions": "torch.arange(ids.shape[1]).expand(ids.shape)",
+    "row positions": "torch.arange(ids.shape[1])",
     "start": "0",
     "none": "None",
     "causal mask": "torch.ones(2 * ids.shape[1:]).bool().tril()",
     "inverted causal mask": "~torch.ones(2 * ids.shape[1:]).bool().tril()",
     "padding mask": "torch.ones_like(ids)",
 }
+
+
+def _filling(meaning: str) -> str:
+    layers = each_layer(meaning)
+    return _FILLINGS[meaning] if layers is None else f"[None] * {layers}"
+
 
 _LENGTHS = (2, 3, 4, 5, 7, 9, 13)
 
@@ -57,7 +63,7 @@ class Scene:
         convention = self.subject.convention
         ids = "ids.t()" if convention.layout == "sequence" else "ids"
         parts = [ids if convention.ids_keyword is None else f"{convention.ids_keyword}={ids}"]
-        parts += [f"{name}={_FILLINGS[meaning]}" for name, meaning in convention.required]
+        parts += [f"{name}={_filling(meaning)}" for name, meaning in convention.required]
         if convention.targets is not None:
             parts.append(f"{convention.targets}=ids")
         return ", ".join(parts)
@@ -101,11 +107,8 @@ class Scene:
     @cached_property
     def embedding(self) -> str | None:
         """Path of the module that embeds tokens."""
-        view = self.subject.views.as_given
-        ids = self.subject.random_ids(2)
-        with EmbeddingProbe(view.model, ids) as probe:
-            view.logits(ids, gradient=True)
-        return next((p for p, m in self.subject.model.named_modules() if m is probe.module), None)
+        found = self.subject.views.as_given.insides.random.embedding()
+        return None if found is None else found.path
 
     @cached_property
     def head(self) -> str | None:
@@ -182,7 +185,7 @@ def place_of(output: Any, wanted: Tensor) -> str:
 
 def _reshaped(output: Any, found: Tensor) -> str:
     """What brings logits of another layout to (B, T, V), as source."""
-    for tensor in tensors_in(output):
+    for tensor in reachable_tensors(output):
         if tensor.data_ptr() != found.data_ptr():
             continue
         if tensor.shape == found.shape:

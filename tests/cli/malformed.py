@@ -84,7 +84,9 @@ _NO_FILES = (
 )
 
 VALUES = {
-    "--time-limit": ("", "x", "inf", "-inf", "nan", "0", "-1", "1e999", "1e10", "1s", "1,5", "None", "0x1"),
+    "--time-limit": (
+        "", "x", "inf", "-inf", "nan", "0", "-1", "1e999", "1e10", "1s", "1,5", "None", "0x1",
+    ),
     "--budget": ("", "quik", "QUICK", "quick standard", "1", "None", "standard "),
     "--select": ("", " ", "*", ".", "causality.", "causality.pertrub", "ROPE-", "ROPE-99", "rope-4",
                  "AVG-1", "causality,batch", "test_rope.py", "[", "\udcff"),

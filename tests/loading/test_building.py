@@ -287,3 +287,56 @@ def test_the_reference_is_the_articles_gpt():
     loaded = load("reference")
     assert sum(p.numel() for p in loaded.model.parameters()) == 810_624
     assert loaded.name == "reference"
+
+
+def test_options_of_a_command_line_are_a_configuration(write, logits_shape):
+    options = "".join(
+        f"    parser.add_argument('--{name}', type=int, default={value})\n"
+        for name, value in LARGE.items()
+    )
+    source = (
+        "import argparse\n"
+        + CONFIGURED.replace("(self, config)", "(self, args)").replace("config", "args")
+        + f"\nif __name__ == '__main__':\n    parser = argparse.ArgumentParser()\n{options}"
+        "    parser.add_argument('--bias', '-b', default=True)\n"
+        "    Model(parser.parse_args())\n"
+    )
+    loaded = load(f"{write(source)}:Model")
+    assert logits_shape(loaded.model) == (3, 7, 97)
+    assert loaded.model.head.bias is not None
+
+
+def test_capitals_in_a_module_are_a_configuration(write, logits_shape):
+    names = {name: name.upper() for name in [*LARGE, "bias"]}
+    source = CONFIGURED.replace("self.config = config", "")
+    for name, upper in names.items():
+        source = source.replace(f"config.{name}", f"config.{upper}")
+    assigned = "".join(f"{names[name]} = {value}\n" for name, value in LARGE.items())
+    write(f"{assigned}BIAS = True\n", "constants_of_a_model.py")
+    loaded = load(f"{write('import constants_of_a_model as settings' + chr(10) + source)}:Model")
+    assert logits_shape(loaded.model) == (3, 7, 97)
+    assert loaded.model.head.bias is not None
+
+
+def test_the_smallest_class_that_has_every_field_is_taken(write):
+    more = "\n".join(f"    extra_{n}: int = {n}" for n in range(9))
+    kinds = f"@dataclass\nclass WholeConfig:\n{FIELDS}\n    bias: bool = True\n{more}\n"
+    config = CONFIGS["dataclass"].replace("class Config", "class ModelSizesConfig")
+    source = "from dataclasses import dataclass\n" + kinds + config + CONFIGURED
+    loaded = load(f"{write(source)}:Model")
+    assert type(loaded.model.config).__name__ == "ModelSizesConfig"
+
+
+def test_a_mapping_of_a_library_is_a_mapping(write, logits_shape):
+    source = (
+        "import collections\n"
+        "class DictConfig(collections.UserDict):\n"
+        "    def __getattr__(self, name):\n"
+        "        if name == 'data':\n"
+        "            raise AttributeError(name)\n"
+        "        return self.data[name]\n"
+        + CONFIGURED.replace("(self, config)", "(self, config: DictConfig)")
+        + f"\nchosen = DictConfig({{{ENTRIES}, 'bias': True}})\n"
+    )
+    loaded = load(f"{write(source)}:Model")
+    assert logits_shape(loaded.model) == (3, 7, 97)

@@ -159,8 +159,20 @@ def test_the_one_whole_model_of_a_file_needs_no_name(write):
     )
 
 
+OTHER = """
+
+class Other(nn.Module):
+    def __init__(self, vocab_size):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, vocab_size)
+
+    def forward(self, ids):
+        return self.embedding(ids)
+"""
+
+
 def test_several_whole_models_are_listed(write):
-    path = write(MODEL + "\nclass Other(nn.Module):\n    pass\n")
+    path = write(MODEL + OTHER)
     with pytest.raises(UsageError, match=r"could mean any of Model, Other: write model.py:Other"):
         load(str(path))
 
@@ -195,7 +207,7 @@ def test_a_package_that_the_model_needs_is_named(write):
     )
     with pytest.raises(
         SubjectError,
-        match="Layer is not defined, because the module a_library_that_nobody_has is not installed",
+        match="the module a_library_that_nobody_has is not installed: pip install a_library_that",
     ):
         load(f"{path}:Model")
 

@@ -166,3 +166,8 @@ def test_without_the_library_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(SubjectError, match=r"pip install 'theodolite\[hf\]'"):
         load("hf:llama")
+
+
+def test_a_layer_attends_where_the_layers_that_do_are_left_open():
+    model = load("hf:bamba").model
+    assert model.config.layer_types == ["linear_attention", "full_attention", "linear_attention"]
