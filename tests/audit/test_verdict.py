@@ -80,7 +80,7 @@ def test_a_journal_keeps_whole_lines_whatever_becomes_of_its_writer(tmp_path):
 
 
 def test_what_was_running_when_a_process_ended_is_an_error():
-    found = Findings(Audit("it"))
+    found = Findings(Audit("model.py:Model"))
     item = {"check": "shape.runs", "claims": ["AUD-11"], "component": "shape", "level": "fault"}
     found.take({"event": "planned", "items": [{"id": "a", "view": None, **item}]})
     found.take({"event": "began", "item": "a"})
