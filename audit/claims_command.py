@@ -82,7 +82,8 @@ def _print_claims(claims: Sequence[dict[str, Any]], *, explained: bool) -> None:
         state = claim["state"].replace("_", " ")
         if claim["reason"]:
             state = f"{state}: {claim['reason']}"
-        proved = f"{len(claim['properties'])} properties"
+        count = len(claim["properties"])
+        proved = f"{count} {'property' if count == 1 else 'properties'}"
         if claim["mutants"]:
             proved += f", proved by {', '.join(claim['mutants'])}"
         print_entry(

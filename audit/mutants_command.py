@@ -52,13 +52,13 @@ def run(arguments: argparse.Namespace) -> int:
     from theodolite.console import console
     from theodolite.fixtures.loading.settings import near
     from theodolite.kill_matrix import survivors
-    from theodolite.properties.mutants import hosts, load_mutants
+    from theodolite.properties.mutants import left_out, load_hosts, load_mutants
     from theodolite.trials import describe, planned, run_trials  # imports torch
 
     mutants = load_mutants()
     for given, known, what in (
         (arguments.names, [mutant.name for mutant in mutants], "mutant"),
-        (arguments.host, [host.name for host in hosts()], "host"),
+        (arguments.host, [host.name for host in load_hosts()], "host"),
         (arguments.component, sorted({mutant.component for mutant in mutants}), "component"),
     ):
         strange = [name for name in given if name not in known]
@@ -73,6 +73,8 @@ def run(arguments: argparse.Namespace) -> int:
     if not plan:
         raise UsageError("none of these faults can be put into such a model: leave out --host")
     printed = console(stderr=arguments.json == "-")
+    for sentence in left_out():
+        printed.print(f"[yellow]{sentence}[/yellow]")
     document = describe(plan)
     stopped = False
     if arguments.list:

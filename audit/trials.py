@@ -18,7 +18,8 @@ import torch
 
 import theodolite
 from theodolite.fixtures.errors import SubjectError
-from theodolite.properties.mutants import Host, Mutant, hosts, load_mutants, pairs
+from theodolite.properties.mutants import Mutant, load_hosts, load_mutants, pairs
+from theodolite.properties.mutants.hosts import AnyHost
 from theodolite.report import Report
 from theodolite.run import audit
 
@@ -134,8 +135,10 @@ def _try(pair: Pair) -> dict[str, Any]:
     began = time.perf_counter()
     with nullcontext() if mutant is None else mutant.applied(host):
         try:
-            report = audit(host.subject())
-        except SubjectError as error:
+            report = audit(
+                host.subject(mutant), budget="standard" if mutant is None else mutant.budget
+            )
+        except (SubjectError, LookupError) as error:
             report = Report(host.name, error=str(error))
     return _told(pair, report, time.perf_counter() - began)
 
@@ -156,8 +159,8 @@ def _told(pair: Pair, report: Report, seconds: float) -> dict[str, Any]:
 
 
 @cache
-def _known() -> dict[Pair, tuple[Mutant | None, Host]]:
-    sound: dict[Pair, tuple[Mutant | None, Host]] = {
-        Pair(None, host.name): (None, host) for host in hosts()
+def _known() -> dict[Pair, tuple[Mutant | None, AnyHost]]:
+    sound: dict[Pair, tuple[Mutant | None, AnyHost]] = {
+        Pair(None, host.name): (None, host) for host in load_hosts()
     }
     return sound | {Pair(mutant.name, host.name): (mutant, host) for mutant, host in pairs()}

@@ -6,7 +6,7 @@ Nothing is imported or run: the claims table is there at once, without torch.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ class PropertySource:
         claims: The claims it names.
         check: The name of its check in an audit, or None.
         component: The part that its failure accuses, or None.
-        says: Its docstring, else its name, as a sentence.
+        says: Its name, which is what it claims, as a sentence.
         place: Where it stands.
         views: The ways of running the subject in which a check is asked, where it names them.
         budget: The smallest budget of an audit that pays for a check.
@@ -55,7 +55,7 @@ class PropertySource:
 
 @dataclass(frozen=True)
 class MutantSource:
-    """A mutant: its name, the claims it breaks, and why it is none if it is equivalent."""
+    """A fault: its name, the claims it breaks, the checks that catch it, why it may be none."""
 
     name: str
     claims: tuple[str, ...]
@@ -63,6 +63,7 @@ class MutantSource:
     fault: str
     source: str
     equivalent: str | None
+    caught_by: tuple[str, ...]
 
 
 def find_properties(folder: Path = PROPERTIES) -> list[PropertySource]:
@@ -96,25 +97,28 @@ def find_scripts(folder: Path = PROPERTIES / "scripts") -> dict[str, Place]:
 
 
 def find_mutants(folder: Path = PROPERTIES / "mutants") -> list[MutantSource]:
-    """Every function of the mutant modules that is registered as one."""
+    """Every fault that the mutant modules register."""
+    from theodolite.properties.mutants.places import SEAMS  # it needs no torch
+
+    components = dict.fromkeys(("mutant", "source", "declared", "library"), "")  # they say it
+    components |= {name: seam.component for name, seam in SEAMS.items()}
     return [
         MutantSource(
             name=call.ids[0],
-            claims=tuple(call.options.get("breaks", ())),
-            component=call.options["component"],
-            fault=" ".join((ast.get_docstring(function) or "").split()),
+            claims=tuple(call.ids[1].split()),
+            component=call.options.get("component", components[call.decorator]),
+            fault=" ".join(says.split()),
             source=call.options.get("source", "own"),
             equivalent=call.options.get("equivalent"),
+            caught_by=tuple(call.ids[2].split()) if len(call.ids) > 2 else (),
         )
-        for path in sorted([*folder.glob("*.py"), *folder.glob("portable/*.py")])
-        for _, function, call in _decorated(path, "mutant", "portable")
+        for path in sorted(folder.glob("*.py"))
+        for says, call in _registered(path, components)
     ]
 
 
 def _sentence(function: ast.FunctionDef) -> str:
-    said = " ".join((ast.get_docstring(function) or "").partition("\n\n")[0].split())
-    named = function.name.removeprefix("test_").replace("_", " ").capitalize()
-    return said or f"{named}."
+    return f"{function.name.removeprefix('test_').replace('_', ' ').capitalize()}."
 
 
 @dataclass(frozen=True)
@@ -134,6 +138,17 @@ def _decorated(path: Path, *decorators: str) -> Iterator[tuple[str, ast.Function
                 and node.func.id in decorators
             ):
                 yield name, function, _read(node, path)
+
+
+def _registered(path: Path, kinds: Mapping[str, object]) -> Iterator[tuple[str, _Call]]:
+    """(what is said of it, the call) of each fault: a decorator, or a statement that says it."""
+    for _, function, call in _decorated(path, *kinds):
+        yield ast.get_docstring(function) or "", call
+    for node in ast.parse(path.read_text(encoding="utf-8"), filename=str(path)).body:
+        match node:
+            case ast.Expr(value=ast.Call(func=ast.Name(id=name)) as called) if name in kinds:
+                call = _read(called, path)
+                yield call.options["says"], call
 
 
 def _functions(tree: ast.AST, prefix: str) -> Iterator[tuple[str, ast.FunctionDef]]:

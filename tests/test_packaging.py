@@ -28,6 +28,10 @@ def test_package_data_is_installed():
     assert files("theodolite").joinpath("py.typed").is_file()
     assert files("theodolite.properties").joinpath("ledger.toml").is_file()
     assert files("theodolite.properties").joinpath("audit.ini").is_file()
+    texts = files("theodolite.properties.mutants.hosts").joinpath("texts")
+    for name in ("by_hand", "serving", "sparse", "training"):
+        assert texts.joinpath(f"{name}.py.txt").is_file()
+        assert texts.joinpath(f"{name}.faults").is_file()
 
 
 FAULTY = """

@@ -31,10 +31,11 @@ def test_a_forward_leaves_the_process_as_it_was(subject: Subject) -> None:
         before = process_state()
         try:
             subject.convention.call(subject.model, ids.to(subject.device))
-        except Exception as error:  # it may read a file by a relative path: ask again at home
+        except Exception:  # it may read a file by a relative path: ask again at home
             os.chdir(home)
             before = process_state()
-            _call(subject, error)
+            with subject.telling(ids):
+                subject.convention.call(subject.model, ids.to(subject.device))
         after = process_state()
         written = sorted(file.name for file in Path(empty).iterdir())
         moved = sorted(n for n in {*environment, *os.environ} if _differs(n, environment))
@@ -82,9 +83,8 @@ def test_a_forward_seeds_no_random_generator(subject: Subject) -> None:
                 np.random.seed(seed)  # noqa: NPY002
                 try:
                     model.train(training)
-                    subject.convention.call(model, ids)
-                except Exception as error:
-                    _refuse(error)
+                    with subject.telling(ids):
+                        subject.convention.call(model, ids)
                 finally:
                     ends.append(_generators())
                     np.random.set_state(kept)  # noqa: NPY002
@@ -108,12 +108,8 @@ def test_calls_leave_nothing_behind_that_grows(subject: Subject) -> None:
         with torch.no_grad():
             subject.raw(subject.model, ids)
 
-    try:
+    with subject.telling(ids):
         found = growing(subject.model, call, _CALLS)
-    except SubjectError:
-        raise
-    except Exception as error:
-        _refuse(error)
     require(
         not found,
         f"nothing that the model keeps grows with every call ({_CALLS} times the same ids)",
@@ -123,24 +119,13 @@ def test_calls_leave_nothing_behind_that_grows(subject: Subject) -> None:
     )
 
 
-def _call(subject: Subject, first: Exception) -> None:
-    try:
-        subject.convention.call(subject.model, subject.random_ids(2).to(subject.device))
-    except Exception:
-        _refuse(first)
-
-
-def _refuse(error: Exception) -> None:
-    not_applicable(f"not judged: the model raised {type(error).__name__} (see shape.runs)")
-
-
 def _differs(name: str, environment: dict[str, str]) -> bool:
     ours = name.startswith("PYTEST_")  # pytest tells there which test runs
     return not ours and environment.get(name) != os.environ.get(name)
 
 
 def _generators() -> dict[str, Any]:
-    numbers = np.random.get_state()  # noqa: NPY002
+    numbers: Any = np.random.get_state()  # noqa: NPY002
     return {
         "torch": torch.get_rng_state().numpy().tobytes(),
         "random": random.getstate(),

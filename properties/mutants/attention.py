@@ -1,4 +1,4 @@
-"""Faults in scaled dot-product attention and its mask."""
+"""Faults of attention: scores, softmax and the weights that come of it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from theodolite.properties.mutants.registry import Patch, mutant
+from theodolite.properties.mutants.hosts.seams import hidden
+from theodolite.properties.mutants.places import Weights, weights
+from theodolite.properties.mutants.registry import Patch, mutant, source
 from theodolite.reference import attention
 
 
-@mutant("weights-by-plain-sum", component="softmax", breaks=("ATT-2",))
+@mutant("weights-by-plain-sum", "ATT-2", component="softmax")
 def _(patch: Patch) -> None:
     """Scores are divided by the sum of their magnitudes: no exponential, so signs remain."""
 
@@ -25,7 +27,7 @@ def _(patch: Patch) -> None:
     patch.replace(attention.attention_weights, weights)
 
 
-@mutant("mask-finite-fill", component="mask", breaks=("ATT-1", "ATT-2"))
+@mutant("mask-finite-fill", "ATT-1 ATT-2", component="mask")
 def _(patch: Patch) -> None:
     """Later scores are filled with -50: nothing at ordinary scores, a leak at large ones."""
 
@@ -39,8 +41,8 @@ def _(patch: Patch) -> None:
 
 @mutant(
     "mask-after-softmax-renormalised",
+    "ATT-3",
     component="mask",
-    breaks=("ATT-3",),
     equivalent="dividing by the sum of what is left gives the softmax over the visible keys",
 )
 def _(patch: Patch) -> None:
@@ -54,7 +56,7 @@ def _(patch: Patch) -> None:
     patch.replace(attention.attention_weights, weights)
 
 
-@mutant("mask-ignored-when-fused", component="mask", breaks=("ATT-1",))
+@mutant("mask-ignored-when-fused", "ATT-1", component="mask")
 def _(patch: Patch) -> None:
     """The fused operator is given the triangle of the first keys, not of the last."""
 
@@ -75,7 +77,7 @@ def _(patch: Patch) -> None:
     patch.replace(attention.fused_attention, fused)
 
 
-@mutant("scores-not-transposed-back", component="attention", breaks=("ATT-1",))
+@mutant("scores-not-transposed-back", "ATT-1", component="attention")
 def _(patch: Patch) -> None:
     """Keys ask queries: the score matrix is transposed."""
     plain = attention.attention_scores
@@ -88,7 +90,7 @@ def _(patch: Patch) -> None:
     patch.replace(plain, scores)
 
 
-@mutant("weights-not-normalised", component="attention", breaks=("ATT-7",))
+@mutant("weights-not-normalised", "ATT-7", component="attention")
 def _(patch: Patch) -> None:
     """The exponentials are never divided by their sum."""
 
@@ -100,7 +102,7 @@ def _(patch: Patch) -> None:
     patch.replace(attention.attention_weights, weights)
 
 
-@mutant("no-softmax", component="attention", breaks=("ATT-7",))
+@mutant("no-softmax", "ATT-7", component="attention")
 def _(patch: Patch) -> None:
     """Scores weigh the values as they are, so the output is linear in Q and K too."""
 
@@ -110,7 +112,7 @@ def _(patch: Patch) -> None:
     patch.replace(attention.attention_weights, weights)
 
 
-@mutant("weights-ignore-the-query", component="attention", breaks=("ATT-8",))
+@mutant("weights-ignore-the-query", "ATT-8", component="attention")
 def _(patch: Patch) -> None:
     """Every query is replaced by ones: keys alone decide the weights."""
     plain = attention.attention_scores
@@ -121,7 +123,7 @@ def _(patch: Patch) -> None:
     patch.replace(plain, scores)
 
 
-@mutant("scores-by-cosine", component="attention", breaks=("ATT-8",))
+@mutant("scores-by-cosine", "ATT-8", component="attention")
 def _(patch: Patch) -> None:
     """Queries and keys are brought to unit length before their product."""
     plain = attention.attention_scores
@@ -132,7 +134,7 @@ def _(patch: Patch) -> None:
     patch.replace(plain, scores)
 
 
-@mutant("scores-by-distance", component="attention", breaks=("ATT-1", "ATT-8"))
+@mutant("scores-by-distance", "ATT-1 ATT-8", component="attention")
 def _(patch: Patch) -> None:
     """A score is minus the squared distance of query and key, not their product."""
 
@@ -142,7 +144,7 @@ def _(patch: Patch) -> None:
     patch.replace(attention.attention_scores, scores)
 
 
-@mutant("values-activated", component="attention", breaks=("ATT-7",))
+@mutant("values-activated", "ATT-7", component="attention")
 def _(patch: Patch) -> None:
     """Values pass a tanh before they are averaged."""
     plain = attention.scaled_dot_product_attention
@@ -151,3 +153,108 @@ def _(patch: Patch) -> None:
         return plain(query, key, value.tanh(), **options)
 
     patch.replace(plain, attend)
+
+
+# -- in every host that has the seam ---------------------------------------------------------------
+
+
+@weights(
+    "mask-after-softmax",
+    "ATT-1 ATT-3 AUD-1",
+    "inside.rows_sum_to_one",
+    source="huggingface/pytorch-image-models#2236",
+)
+def _(own: Weights) -> Tensor:
+    """Future weights are set to zero after softmax and not renormalised."""
+    weights: Tensor = own(visible=None)
+    return weights if own.visible is None else weights.masked_fill(~own.visible, 0.0)
+
+
+@weights(
+    "mask-filled-with-minus-ten",
+    "ATT-1 ATT-2",
+    "inside.no_weight_on_the_future",
+    component="mask",
+    source="karpathy/minGPT#75",
+)
+def _(own: Weights) -> Tensor:
+    """Hidden scores become -10, which leaves them a little weight."""
+    filled = own.scores if own.visible is None else own.scores.masked_fill(~own.visible, -10.0)
+    return own(scores=filled, visible=None)
+
+
+@weights(
+    "mask-filled-with-minus-ten-thousand",
+    "ATT-4",
+    "causality.perturb",
+    component="mask",
+    source="huggingface/transformers#17121",
+)
+def _(own: Weights) -> Tensor:
+    """Hidden scores become -10,000, which large scores can reach."""
+    filled = own.scores if own.visible is None else own.scores.masked_fill(~own.visible, -10000.0)
+    return own(scores=filled, visible=None)
+
+
+@weights("mask-multiplies-the-scores", "ATT-2", "inside.no_weight_on_the_future", component="mask")
+def _(own: Weights) -> Tensor:
+    """Hidden scores are multiplied by 0, not set to -infinity: they count as 0."""
+    return own(scores=own.scores if own.visible is None else own.scores * own.visible, visible=None)
+
+
+@weights(
+    "softmax-over-queries", "ATT-1 ATT-2", "inside.weights_follow_scores", often="reference gpt2"
+)
+def _(own: Weights) -> Tensor:
+    """Softmax runs over the queries of one key."""
+    scores = hidden(own.scores, own.visible)
+    return scores.softmax(-2).nan_to_num()
+
+
+@weights("softmax-over-heads", "ATT-2 ATT-3", "inside.rows_sum_to_one", often="reference")
+def _(own: Weights) -> Tensor:
+    """Weights of one key sum to 1 over the heads, not over the keys of one query."""
+    scores = hidden(own.scores, own.visible)
+    return scores.softmax(-3 if scores.dim() > 3 else -1).nan_to_num()
+
+
+@weights("softmax-over-the-batch", "AUD-3", "batch.independence", source="PetrochukM/PyTorch-NLP#2")
+def _(own: Weights) -> Tensor:
+    """Softmax runs over the rows of the batch and their heads."""
+    scores = hidden(own.scores, own.visible)
+    return scores.flatten(0, -3).softmax(0).view_as(scores).nan_to_num()
+
+
+@weights("weights-divided-by-their-number", "ATT-3", "inside.rows_sum_to_one")
+def _(own: Weights) -> Tensor:
+    """Weights are divided by the number of keys that a query sees, as if they were a sum."""
+    weights: Tensor = own()
+    count = torch.arange(weights.shape[-2]) + 1.0 + weights.shape[-1] - weights.shape[-2]
+    return weights / count[:, None].to(weights.dtype)
+
+
+@weights(
+    "weights-ignore-the-scores", "ATT-8", "inside.weights_follow_scores", component="attention"
+)
+def _(own: Weights) -> Tensor:
+    """Every visible key has the same weight."""
+    return own(scores=own.scores * 0)
+
+
+@weights(
+    "weights-dropped-in-evaluation",
+    "GPT-8",
+    "state.repeat",
+    component="dropout",
+    source="karpathy/nanoGPT#240",
+)
+def _(own: Weights) -> Tensor:
+    """Dropout of attention weights knows no evaluation mode."""
+    return F.dropout(own(), 0.1, training=True)
+
+
+# -- in the text of hosts ---------------------------------------------------------------
+
+
+source("sink-counted-twice", "ATT-2", "inside.sinks", component="softmax",
+    says="A learned sink has twice its weight in the factor that stands for it.")  # fmt: skip

@@ -9,13 +9,13 @@ from theodolite.properties.mutants.registry import Patch, mutant
 from theodolite.reference import attention, averaging
 
 
-@mutant("averaging-not-normalised", component="attention", breaks=("AVG-1",))
+@mutant("averaging-not-normalised", "AVG-1", component="attention")
 def _(patch: Patch) -> None:
     """The triangle is left as ones: sums instead of means."""
     patch.replace(averaging.averaging_matrix, lambda length: torch.ones(length, length).tril())
 
 
-@mutant("averaging-normalised-by-column", component="attention", breaks=("AVG-1",))
+@mutant("averaging-normalised-by-column", "AVG-1", component="attention")
 def _(patch: Patch) -> None:
     """The triangle is divided by the sums of its columns, not of its rows."""
 
@@ -26,7 +26,7 @@ def _(patch: Patch) -> None:
     patch.replace(averaging.averaging_matrix, matrix)
 
 
-@mutant("averaging-skips-itself", component="attention", breaks=("AVG-1",))
+@mutant("averaging-skips-itself", "AVG-1", component="attention")
 def _(patch: Patch) -> None:
     """A position averages what stands before it and leaves itself out."""
 
@@ -37,7 +37,7 @@ def _(patch: Patch) -> None:
     patch.replace(averaging.averaging_matrix, matrix)
 
 
-@mutant("averaging-mask-finite", component="softmax", breaks=("AVG-2",))
+@mutant("averaging-mask-finite", "AVG-2", component="softmax")
 def _(patch: Patch) -> None:
     """Later positions are filled with -20 instead of -inf, and keep a small weight."""
 
@@ -50,8 +50,8 @@ def _(patch: Patch) -> None:
 
 @mutant(
     "averaging-mask-large-and-finite",
+    "AVG-2",
     component="softmax",
-    breaks=("AVG-2",),
     equivalent="with scores of zero, exp(-1e9) is exactly 0 in float32, as exp(-inf) is",
 )
 def _(patch: Patch) -> None:
@@ -64,7 +64,7 @@ def _(patch: Patch) -> None:
     patch.replace(averaging.masked_softmax_matrix, matrix)
 
 
-@mutant("scores-favour-the-recent", component="softmax", breaks=("AVG-3",))
+@mutant("scores-favour-the-recent", "AVG-3", component="softmax")
 def _(patch: Patch) -> None:
     """A bias that grows with the key's position is added to every score."""
     plain = attention.attention_scores

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from theodolite.properties.mutants.places import Triangle, triangle
 from theodolite.properties.mutants.registry import Patch, mutant
 from theodolite.reference import attention, model, rotary
 from theodolite.reference.attention import MultiHeadAttention
@@ -44,8 +45,9 @@ def _with_attend(patch: Patch, change: Callable[[dict[str, Any]], None]) -> None
 
 @mutant(
     "mask-only-with-padding",
+    "ATT-4",
+    "training.leak causality.shapes",
     component="mask",
-    breaks=("ATT-4",),
     source="facebookresearch/xformers#103",
 )
 def _(patch: Patch) -> None:
@@ -59,8 +61,9 @@ def _(patch: Patch) -> None:
 
 @mutant(
     "mask-dropped-by-all-ones",
+    "ATT-4",
+    "padding.ones",
     component="mask",
-    breaks=("ATT-4",),
     source="huggingface/transformers#48748",
 )
 def _(patch: Patch) -> None:
@@ -73,7 +76,7 @@ def _(patch: Patch) -> None:
     _with_attend(patch, change)
 
 
-@mutant("mask-only-in-evaluation", component="mask", breaks=("ATT-4",))
+@mutant("mask-only-in-evaluation", "ATT-4", "causality.gradient", component="mask")
 def _(patch: Patch) -> None:
     """While training, nothing is hidden."""
     original = MultiHeadAttention.attend
@@ -85,7 +88,7 @@ def _(patch: Patch) -> None:
     patch.method(MultiHeadAttention, "attend", attend)
 
 
-@mutant("mask-missing-when-fused", component="mask", breaks=("ATT-4",))
+@mutant("mask-missing-when-fused", "ATT-4", "causality.gradient", component="mask")
 def _(patch: Patch) -> None:
     """The fused operator is called without its triangle; the explicit path is right."""
     original = attention.fused_attention
@@ -96,21 +99,7 @@ def _(patch: Patch) -> None:
     patch.replace(original, fused)
 
 
-@mutant("heads-joined-without-transposing", component="heads", breaks=("ATT-4", "AUD-2"))
-def _(patch: Patch) -> None:
-    """(B, H, T, d) is flattened to (B, T, H·d) as it lies: positions and heads are scrambled."""
-    original = MultiHeadAttention.attend
-
-    def attend(self: MultiHeadAttention, *projected: Tensor, **options: Any) -> Tensor:
-        joined = original(self, *projected, **options)
-        B, T, C = joined.shape
-        apart = joined.view(B, T, self.heads, self.head_width).transpose(1, 2)
-        return apart.reshape(B, T, C)
-
-    patch.method(MultiHeadAttention, "attend", attend)
-
-
-@mutant("attention-not-added", component="attention", breaks=("ATT-5",))
+@mutant("attention-not-added", "ATT-5", "causality.past", component="attention")
 def _(patch: Patch) -> None:
     """What attention computed is multiplied by zero: a bigram model."""
     original = MultiHeadAttention.forward
@@ -121,36 +110,7 @@ def _(patch: Patch) -> None:
     patch.method(MultiHeadAttention, "forward", forward)
 
 
-@mutant("values-rotated", component="rope", breaks=("AUD-1",))
-def _(patch: Patch) -> None:
-    """Values are rotated by their position, like queries and keys."""
-    original = MultiHeadAttention.forward
-
-    def forward(self: MultiHeadAttention, x: Tensor, **options: Any) -> Tensor:
-        rotation: Any = options.get("rotation")
-        project = type(self).project
-
-        def turned(module: MultiHeadAttention, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            query, key, value = project(module, y)
-            return query, key, rotary.apply_rotation(value, rotation)
-
-        if rotation is not None:
-            self.project = turned.__get__(self)  # type: ignore[method-assign]
-        try:
-            return original(self, x, **options)
-        finally:
-            self.__dict__.pop("project", None)
-
-    patch.method(MultiHeadAttention, "forward", forward)
-
-
-@mutant("mask-after-softmax-in-the-model", component="softmax", breaks=("AUD-1",))
-def _(patch: Patch) -> None:
-    """Later weights are set to zero after softmax: rows sum to less than 1."""
-    _with_weights(patch, lambda scores, seen: scores.softmax(-1) * seen)
-
-
-@mutant("position-in-the-last-block", component="position", breaks=("AUD-1",))
+@mutant("position-in-the-last-block", "AUD-1", "positions.constant_sequence", component="position")
 def _(patch: Patch) -> None:
     """A number that grows with position is added before the final norm."""
     patch.after_init(model.GPT, lambda gpt: gpt.norm.register_forward_pre_hook(_add_position))
@@ -164,8 +124,77 @@ def _add_position(_module: torch.nn.Module, inputs: tuple[Tensor]) -> tuple[Tens
     return (x + count * channel,)
 
 
-@mutant("order-not-told", component="position", breaks=("ORD-4",))
+@mutant("order-not-told", "ORD-4", "positions.order_matters", component="position")
 def _(patch: Patch) -> None:
     """No rotation, and every query sees every key: a bag of words."""
     _with_mask(patch, lambda q, k, device: torch.ones(q, k, device=device).bool())
     patch.replace(rotary.apply_rotation, lambda x, _rotation: x)
+
+
+# -- in every host that has the seam ---------------------------------------------------------------
+
+
+@triangle(
+    "mask-transposed", "ATT-4 AUD-2", "causality.past", source="pytorch/examples#649", often="nano"
+)
+def _(own: Triangle) -> Tensor:
+    """Each position sees itself and what comes after it."""
+    return torch.ones(own.queries, own.keys, dtype=torch.bool).triu(own.keys - own.queries)
+
+
+@triangle("mask-missing", "ATT-4 AUD-2", "inside.no_weight_on_the_future")
+def _(own: Triangle) -> Tensor:
+    """Every position sees every other."""
+    return torch.ones(own.queries, own.keys, dtype=torch.bool)
+
+
+@triangle("mask-shows-the-next", "ATT-2 AVG-3", "inside.no_weight_on_the_future", often="reference")
+def _(own: Triangle) -> Tensor:
+    """The triangle reaches one position too far."""
+    return torch.ones(own.queries, own.keys, dtype=torch.bool).tril(own.keys - own.queries + 1)
+
+
+@triangle(
+    "mask-in-blocks-of-four", "ATT-4 AUD-2", "inside.no_weight_on_the_future padding.causality"
+)
+def _(own: Triangle) -> Tensor:
+    """Positions of one block of four see each other, the later ones too."""
+    block = torch.arange(own.keys) // 4
+    return block[None] <= block[own.keys - own.queries :, None]
+
+
+@triangle("mask-shows-the-last-key", "ATT-4 AUD-2", "inside.no_weight_on_the_future")
+def _(own: Triangle) -> Tensor:
+    """The last column is left open: everybody sees the last token."""
+    visible: Tensor = own().clone()
+    visible[:, -1] = True
+    return visible
+
+
+@triangle("past-hidden-but-the-first", "ATT-5", "causality.past", component="attention")
+def _(own: Triangle) -> Tensor:
+    """Each position sees itself and the first, and nothing between."""
+    itself = torch.ones(own.queries, own.keys, dtype=torch.bool).triu(own.keys - own.queries)
+    itself[:, 0] = True
+    return itself & own()
+
+
+@triangle(
+    "triangle-lined-up-with-the-first-key",
+    "GEN-4",
+    "cache.chunks",
+    needs="cache",
+    source="time-series-foundation-models/lag-llama#81",
+)
+def _(own: Triangle) -> Tensor:
+    """Behind a cache the first new query sees the first key alone, the second two, and so on."""
+    return torch.ones(own.queries, own.keys, dtype=torch.bool).tril()
+
+
+@triangle("chunk-sees-itself-whole", "GEN-4", "cache.chunks", needs="cache")
+def _(own: Triangle) -> Tensor:
+    """Tokens that are read together behind a cache see each other, the later ones too."""
+    if own.keys == own.queries:
+        visible: Tensor = own()
+        return visible
+    return torch.ones(own.queries, own.keys, dtype=torch.bool)

@@ -15,7 +15,7 @@ def _windows(text: Tensor, starts: Tensor, context: int) -> Tensor:
     return text[(starts + torch.arange(context + 1)) % len(text)]
 
 
-@mutant("vocabulary-in-order-of-appearance", component="vocabulary", breaks=("DATA-1",))
+@mutant("vocabulary-in-order-of-appearance", "DATA-1", component="vocabulary")
 def _(patch: Patch) -> None:
     """The vocabulary lists characters in the order in which the text first shows them."""
 
@@ -26,7 +26,7 @@ def _(patch: Patch) -> None:
     patch.method(data.CharacterTokenizer, "__init__", make)
 
 
-@mutant("vocabulary-folds-case", component="vocabulary", breaks=("DATA-1",))
+@mutant("vocabulary-folds-case", "DATA-1", component="vocabulary")
 def _(patch: Patch) -> None:
     """Capitals are lowered before encoding, so they never come back."""
 
@@ -37,7 +37,7 @@ def _(patch: Patch) -> None:
     patch.method(data.CharacterTokenizer, "encode", encode)
 
 
-@mutant("decode-one-off", component="vocabulary", breaks=("DATA-1",))
+@mutant("decode-one-off", "DATA-1", component="vocabulary")
 def _(patch: Patch) -> None:
     """Decoding reads the table one entry before the right one, the last for the first."""
 
@@ -47,7 +47,7 @@ def _(patch: Patch) -> None:
     patch.method(data.CharacterTokenizer, "decode", decode)
 
 
-@mutant("split-overlaps", component="training", breaks=("DATA-1",))
+@mutant("split-overlaps", "DATA-1", component="training")
 def _(patch: Patch) -> None:
     """Validation begins with the last training token."""
 
@@ -58,7 +58,7 @@ def _(patch: Patch) -> None:
     patch.replace(data.split, split)
 
 
-@mutant("split-shuffles", component="training", breaks=("DATA-1",))
+@mutant("split-shuffles", "DATA-1", component="training")
 def _(patch: Patch) -> None:
     """Tokens are dealt to the two parts at random, which tears the text apart."""
 
@@ -70,7 +70,7 @@ def _(patch: Patch) -> None:
     patch.replace(data.split, split)
 
 
-@mutant("split-eighty-to-twenty", component="training", breaks=("DATA-1",))
+@mutant("split-eighty-to-twenty", "DATA-1", component="training")
 def _(patch: Patch) -> None:
     """A fifth of the text is held back instead of a tenth."""
 
@@ -82,10 +82,7 @@ def _(patch: Patch) -> None:
 
 
 @mutant(
-    "target-is-the-input",
-    component="training",
-    breaks=("DATA-2",),
-    source="huggingface/transformers#27517",
+    "target-is-the-input", "DATA-2", component="training", source="huggingface/transformers#27517"
 )
 def _(patch: Patch) -> None:
     """The target is the visible current token: the model learns to copy."""
@@ -98,7 +95,7 @@ def _(patch: Patch) -> None:
     patch.replace(original, draw_batch)
 
 
-@mutant("target-shifted-twice", component="training", breaks=("DATA-2",))
+@mutant("target-shifted-twice", "DATA-2", component="training")
 def _(patch: Patch) -> None:
     """The target is the next token but one; after the end of the data comes its beginning."""
 
@@ -112,8 +109,8 @@ def _(patch: Patch) -> None:
 
 @mutant(
     "target-rolled-over-the-batch",
+    "DATA-2",
     component="training",
-    breaks=("DATA-2",),
     source="huggingface/transformers#47394",
 )
 def _(patch: Patch) -> None:
@@ -127,7 +124,7 @@ def _(patch: Patch) -> None:
     patch.replace(original, draw_batch)
 
 
-@mutant("window-runs-past-the-end", component="training", breaks=("DATA-2",))
+@mutant("window-runs-past-the-end", "DATA-2", component="training")
 def _(patch: Patch) -> None:
     """A window may start at any token; past the end it goes on at the beginning."""
 
@@ -139,7 +136,7 @@ def _(patch: Patch) -> None:
     patch.replace(data.draw_batch, draw_batch)
 
 
-@mutant("last-window-never-drawn", component="training", breaks=("DATA-2",))
+@mutant("last-window-never-drawn", "DATA-2", component="training")
 def _(patch: Patch) -> None:
     """The upper end of the draw, exclusive already, is lowered by one more."""
 
@@ -153,12 +150,10 @@ def _(patch: Patch) -> None:
 
 @mutant(
     "window-starts-taken-modulo",
+    "DATA-2",
     component="training",
-    breaks=("DATA-2",),
-    equivalent=(
-        "Starts reduced modulo the number of windows are the same windows; their chances differ "
-        "by one part in 2^62 over the number of windows, which no run can tell."
-    ),
+    equivalent="Starts reduced modulo the number of windows are the same windows; their chances "
+    "differ by one part in 2^62 over the number of windows, which no run can tell.",
 )
 def _(patch: Patch) -> None:
     """Starts are drawn from a huge range and reduced modulo the number of windows."""

@@ -1,4 +1,4 @@
-"""Faults in splitting channels into heads, and in joining them again."""
+"""Faults of heads: projection, splitting, groups, joining."""
 
 from __future__ import annotations
 
@@ -7,12 +7,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from theodolite.properties.mutants.registry import Patch, mutant
+from theodolite.properties.mutants.places import (
+    Groups,
+    Join,
+    Project,
+    Split,
+    Triple,
+    groups,
+    join,
+    project,
+    split,
+)
+from theodolite.properties.mutants.registry import Patch, mutant, source
 from theodolite.reference import attention, config
 from theodolite.reference.attention import MultiHeadAttention
 
 
-@mutant("heads-of-full-width", component="heads", breaks=("MHA-1",))
+@mutant("heads-of-full-width", "MHA-1", component="heads")
 def _(patch: Patch) -> None:
     """Every head is as wide as the model, instead of sharing its width."""
 
@@ -22,7 +33,7 @@ def _(patch: Patch) -> None:
     patch.replace(config.head_shape, shape)
 
 
-@mutant("heads-attend-to-each-other", component="heads", breaks=("MHA-2",))
+@mutant("heads-attend-to-each-other", "MHA-2", component="heads")
 def _(patch: Patch) -> None:
     """Heads and positions are not exchanged: each position's heads attend to one another."""
     plain = attention.scaled_dot_product_attention
@@ -35,7 +46,7 @@ def _(patch: Patch) -> None:
     patch.method(MultiHeadAttention, "attend", attend)
 
 
-@mutant("heads-split-without-transpose", component="heads", breaks=("MHA-3",))
+@mutant("heads-split-without-transpose", "MHA-3", component="heads")
 def _(patch: Patch) -> None:
     """(B, T, C) is viewed as (B, H, T, d) outright: heads take stretches of the sequence."""
 
@@ -47,7 +58,7 @@ def _(patch: Patch) -> None:
     patch.method(MultiHeadAttention, "project", project)
 
 
-@mutant("fused-projection-read-per-head", component="heads", breaks=("MHA-3",))
+@mutant("fused-projection-read-per-head", "MHA-3", component="heads")
 def _(patch: Patch) -> None:
     """Rows of the fused matrix are read as q, k, v of head 0, then of head 1, and so on."""
 
@@ -59,7 +70,7 @@ def _(patch: Patch) -> None:
     patch.method(MultiHeadAttention, "project", project)
 
 
-@mutant("keys-and-values-exchanged", component="heads", breaks=("MHA-3",))
+@mutant("keys-and-values-exchanged", "MHA-3", component="heads")
 def _(patch: Patch) -> None:
     """The fused projection's second and third parts change places."""
     plain = MultiHeadAttention.project
@@ -71,7 +82,7 @@ def _(patch: Patch) -> None:
     patch.method(MultiHeadAttention, "project", project)
 
 
-@mutant("no-output-projection", component="heads", breaks=("MHA-4",))
+@mutant("no-output-projection", "MHA-4", component="heads")
 def _(patch: Patch) -> None:
     """The joined heads are returned as they are; W_O exists and is not used."""
 
@@ -82,7 +93,7 @@ def _(patch: Patch) -> None:
     patch.method(MultiHeadAttention, "forward", forward)
 
 
-@mutant("output-projection-head-by-head", component="heads", breaks=("MHA-4",))
+@mutant("output-projection-head-by-head", "MHA-4", component="heads")
 def _(patch: Patch) -> None:
     """W_O is used in blocks on its diagonal only: heads are never mixed."""
 
@@ -96,19 +107,7 @@ def _(patch: Patch) -> None:
     patch.method(MultiHeadAttention, "forward", forward)
 
 
-@mutant("heads-summed-not-joined", component="heads", breaks=("MHA-4",))
-def _(patch: Patch) -> None:
-    """Every head's slice of the output is the mean over heads."""
-    plain = MultiHeadAttention.attend
-
-    def attend(self: MultiHeadAttention, *given: Tensor, **options: Any) -> Tensor:
-        joined: Tensor = plain(self, *given, **options).unflatten(-1, (self.heads, -1))
-        return joined.mean(dim=-2, keepdim=True).expand(joined.shape).flatten(2)
-
-    patch.method(MultiHeadAttention, "attend", attend)
-
-
-@mutant("one-pattern-for-all-heads", component="heads", breaks=("MHA-2", "MHA-5"))
+@mutant("one-pattern-for-all-heads", "MHA-2 MHA-5", component="heads")
 def _(patch: Patch) -> None:
     """All heads use the queries and keys of the first."""
     plain = MultiHeadAttention.attend
@@ -122,7 +121,7 @@ def _(patch: Patch) -> None:
     patch.method(MultiHeadAttention, "attend", attend)
 
 
-@mutant("head-width-rounded-down", component="heads", breaks=("MHA-6",))
+@mutant("head-width-rounded-down", "MHA-6", component="heads")
 def _(patch: Patch) -> None:
     """A width that does not divide is cut to what does, without a word."""
 
@@ -132,3 +131,92 @@ def _(patch: Patch) -> None:
         return head_width or max(1, width // heads), kv_heads or heads
 
     patch.replace(config.head_shape, shape)
+
+
+# -- in every host that has the seam ---------------------------------------------------------------
+
+
+@project(
+    "values-are-the-keys",
+    "MHA-3",
+    "heads.projections",
+    component="attention",
+    source="yflyzhang/AnnotatedTransformer#1",
+    often="reference",
+)
+def _(own: Project) -> Triple:
+    """Values are what the keys' part of the projection gives; their own part lies idle."""
+    query, key, _ = own()
+    return query, key, key
+
+
+@project("second-head-copies-the-first", "MHA-5", "heads.differ groups.queries", often="reference")
+def _(own: Project) -> Triple:
+    """The second head asks with the first one's queries; where it has keys, with its keys too."""
+    query, key, value = own()
+    if query.shape[1] < 2:
+        return query, key, value
+    order = [0, 0, *range(2, query.shape[1])]
+    key = key[:, order] if key.shape[1] == query.shape[1] else key
+    return query[:, order], key, value
+
+
+@project("queries-from-the-batch-mean", "AUD-3", "batch.independence", component="batch")
+def _(own: Project) -> Triple:
+    """Queries are centred over the rows of the batch."""
+    query, key, value = own()
+    return query - query.mean(0, keepdim=True), key, value
+
+
+@split("heads-split-by-a-view", "GPT-4", "length.longest")
+def _(own: Split) -> Tensor:
+    """Time and channels are cut into heads by a view, without exchanging the axes."""
+    return own.x.contiguous().view(own.x.shape[0], -1, own.x.shape[1], own.width)
+
+
+@join(
+    "heads-joined-without-transpose",
+    "MHA-2 MHA-4 ATT-4 AUD-2 GPT-4",
+    "heads.joined",
+    source="jsbaan/transformer-from-scratch#6",
+    often="reference",
+)
+def _(own: Join) -> Tensor:
+    """Heads are put side by side as they lie, without moving time back to the front."""
+    return own.x.contiguous().view(own.x.shape[0], own.x.shape[2], -1)
+
+
+@join("heads-averaged-not-joined", "MHA-4", "heads.joined")
+def _(own: Join) -> Tensor:
+    """Every head hands on the mean over all heads."""
+    return own(x=own.x.mean(1, keepdim=True).expand_as(own.x))
+
+
+@groups(
+    "groups-tiled", "MHA-2", "heads.groups", needs="gqa", source="onnx/onnx#7274", often="mixtral"
+)
+def _(own: Groups) -> Tensor:
+    """Key heads are handed out in turn (0, 1, 0, 1), not to neighbours (0, 0, 1, 1)."""
+    return own.x.repeat(1, own.heads // own.x.shape[1], 1, 1)
+
+
+@groups("one-key-head-for-all", "MHA-2", "groups.members", needs="gqa")
+def _(own: Groups) -> Tensor:
+    """All query heads get the first key head; the others lie idle."""
+    return own.x[:, :1].expand(-1, own.heads, -1, -1)
+
+
+# -- in the text of hosts ---------------------------------------------------------------
+
+
+source("keys-tiled-and-values-in-groups", "MHA-2", "heads.groups", component="heads",
+    says="Key heads are handed out in turn while value heads go to neighbours.")  # fmt: skip
+source("key-heads-turned-round", "MHA-2", "groups.members", component="heads",
+    says="The first key head goes to the last group of query heads.")  # fmt: skip
+source("value-heads-turned-round", "MHA-2", "groups.members", component="heads",
+    says="The first value head goes to the last group of query heads, keys to the "
+         "first.")  # fmt: skip
+source("groups-of-uneven-size", "MHA-2", "groups.members", component="heads",
+    says="The first key head serves more query heads than the second.")  # fmt: skip
+source("values-of-two-heads-added", "MHA-2", "groups.members", component="heads",
+    says="The second group reads the sum of both value heads.")  # fmt: skip

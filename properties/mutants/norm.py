@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from theodolite.properties.mutants.places import Norm, Part, final_norm, norm
 from theodolite.properties.mutants.registry import Patch, mutant
 from theodolite.reference import block
 from theodolite.reference.attention import MultiHeadAttention
@@ -22,8 +23,8 @@ def _centred(x: Tensor) -> Tensor:
 
 @mutant(
     "variance-squared",
+    "NORM-1 NORM-2 NORM-3",
     component="norm",
-    breaks=("NORM-1", "NORM-2", "NORM-3"),
     source="131250208/TPlinker-joint-extraction#37",
 )
 def _(patch: Patch) -> None:
@@ -36,7 +37,7 @@ def _(patch: Patch) -> None:
     patch.method(LayerNorm, "forward", forward)
 
 
-@mutant("variance-unbiased", component="norm", breaks=("NORM-1", "NORM-3"))
+@mutant("variance-unbiased", "NORM-1 NORM-3", component="norm")
 def _(patch: Patch) -> None:
     """LayerNorm's variance is divided by d - 1 instead of d."""
 
@@ -47,7 +48,7 @@ def _(patch: Patch) -> None:
     patch.method(LayerNorm, "forward", forward)
 
 
-@mutant("rms-norm-centres", component="norm", breaks=("NORM-2", "NORM-5"))
+@mutant("rms-norm-centres", "NORM-2 NORM-5", component="norm")
 def _(patch: Patch) -> None:
     """RMSNorm takes the mean away first, as LayerNorm does."""
 
@@ -58,7 +59,7 @@ def _(patch: Patch) -> None:
     patch.method(RMSNorm, "forward", forward)
 
 
-@mutant("rms-norm-centres-halfway", component="norm", breaks=("NORM-2",))
+@mutant("rms-norm-centres-halfway", "NORM-2", component="norm")
 def _(patch: Patch) -> None:
     """RMSNorm takes a tenth of the mean away."""
 
@@ -69,7 +70,7 @@ def _(patch: Patch) -> None:
     patch.method(RMSNorm, "forward", forward)
 
 
-@mutant("layer-norm-does-not-centre", component="norm", breaks=("NORM-1", "NORM-2", "NORM-5"))
+@mutant("layer-norm-does-not-centre", "NORM-1 NORM-2 NORM-5", component="norm")
 def _(patch: Patch) -> None:
     """LayerNorm keeps the mean, as RMSNorm does."""
 
@@ -79,7 +80,7 @@ def _(patch: Patch) -> None:
     patch.method(LayerNorm, "forward", forward)
 
 
-@mutant("gain-before-the-division", component="norm", breaks=("NORM-3",))
+@mutant("gain-before-the-division", "NORM-3", component="norm")
 def _(patch: Patch) -> None:
     """The gain multiplies the input of the norm, which divides its scale away again."""
 
@@ -90,7 +91,7 @@ def _(patch: Patch) -> None:
     patch.method(RMSNorm, "forward", forward)
 
 
-@mutant("rms-norm-with-a-shift", component="norm", breaks=("NORM-3",))
+@mutant("rms-norm-with-a-shift", "NORM-3", component="norm")
 def _(patch: Patch) -> None:
     """RMSNorm also learns a shift for each channel."""
 
@@ -100,18 +101,7 @@ def _(patch: Patch) -> None:
     patch.after_init(RMSNorm, add)
 
 
-@mutant("norm-over-time", component="norm", breaks=("NORM-1", "NORM-4"))
-def _(patch: Patch) -> None:
-    """The mean square is taken over the positions too, so a position feels later ones."""
-
-    def forward(self: RMSNorm, x: Tensor) -> Tensor:
-        over_time = x.square().mean(dim=(-2, -1), keepdim=True)
-        return x * torch.rsqrt(over_time + self.eps) * self.weight
-
-    patch.method(RMSNorm, "forward", forward)
-
-
-@mutant("norm-over-the-batch", component="norm", breaks=("NORM-4",))
+@mutant("norm-over-the-batch", "NORM-4", component="norm")
 def _(patch: Patch) -> None:
     """Mean and variance are taken over the rows of the batch too."""
 
@@ -123,7 +113,7 @@ def _(patch: Patch) -> None:
     patch.method(LayerNorm, "forward", forward)
 
 
-@mutant("norm-of-a-thousandth-of-its-neighbour", component="norm", breaks=("NORM-4",))
+@mutant("norm-of-a-thousandth-of-its-neighbour", "NORM-4", component="norm")
 def _(patch: Patch) -> None:
     """A thousandth of the mean over time enters before the norm: a leak too small to notice."""
     original = RMSNorm.forward
@@ -134,7 +124,7 @@ def _(patch: Patch) -> None:
     patch.method(RMSNorm, "forward", forward)
 
 
-@mutant("mean-square-from-an-outer-product", component="norm", breaks=("NORM-5",))
+@mutant("mean-square-from-an-outer-product", "NORM-5", component="norm")
 def _(patch: Patch) -> None:
     """The squares are read off the diagonal of x xᵀ: the same numbers for d² operations."""
 
@@ -146,7 +136,7 @@ def _(patch: Patch) -> None:
     patch.method(RMSNorm, "forward", forward)
 
 
-@mutant("attention-with-biases", component="parameters", breaks=("NORM-6",))
+@mutant("attention-with-biases", "NORM-6", component="parameters")
 def _(patch: Patch) -> None:
     """Attention's linear layers carry biases that the configuration does not ask for."""
 
@@ -158,8 +148,8 @@ def _(patch: Patch) -> None:
 
 @mutant(
     "norm-through-the-deviation-of-the-centred",
+    "NORM-1 NORM-2 NORM-3 NORM-4",
     component="norm",
-    breaks=("NORM-1", "NORM-2", "NORM-3", "NORM-4"),
     equivalent="mean(x²) - mean(x)² is the variance, so this LayerNorm is the same in other words.",
 )
 def _(patch: Patch) -> None:
@@ -175,7 +165,7 @@ def _(patch: Patch) -> None:
     patch.method(LayerNorm, "forward", forward)
 
 
-@mutant("norm-of-half-the-channels", component="norm", breaks=("NORM-1", "NORM-4"))
+@mutant("norm-of-half-the-channels", "NORM-1 NORM-4", component="norm")
 def _(patch: Patch) -> None:
     """The mean square is taken over the first half of the channels alone."""
 
@@ -184,3 +174,165 @@ def _(patch: Patch) -> None:
         return x * torch.rsqrt(_mean_square(half) + self.eps) * self.weight
 
     patch.method(RMSNorm, "forward", forward)
+
+
+# -- in every host that has the seam ---------------------------------------------------------------
+
+
+def _finished(unit: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    scaled = unit.to(weight.dtype) * weight
+    return scaled if bias is None else scaled + bias
+
+
+def _over(x: Tensor, axes: tuple[int, ...], eps: float, *, centred: bool) -> Tensor:
+    if centred:
+        x = x - x.mean(axes, keepdim=True)
+    return x * torch.rsqrt(x.square().mean(axes, keepdim=True) + eps)
+
+
+def _by_deviation(x: Tensor, eps: float) -> Tensor:
+    return x * torch.rsqrt(x.var(-1, keepdim=True, unbiased=False) + eps)
+
+
+@norm(
+    "norm-multiplies-by-the-rms",
+    "NORM-1 NORM-2 NORM-3",
+    "norm.formula",
+    needs="rmsnorm",
+    source="mosaicml/llm-foundry#371",
+    often="reference",
+)
+def _(own: Norm) -> Tensor:
+    """The vector is multiplied by its RMS where it should be divided."""
+    return _finished(
+        own.x * (own.x.square().mean(-1, keepdim=True) + own.eps).sqrt(), own.weight, own.bias
+    )
+
+
+@norm(
+    "rms-norm-by-the-deviation",
+    "NORM-1 NORM-3",
+    "norm.formula",
+    needs="rmsnorm",
+    source="huggingface/pytorch-image-models#2380",
+    often="reference",
+)
+def _(own: Norm) -> Tensor:
+    """The vector is divided by its standard deviation, the mean taken out."""
+    return _finished(_by_deviation(own.x, own.eps), own.weight, own.bias)
+
+
+@norm(
+    "epsilon-outside-the-root",
+    "NORM-1",
+    "norm.epsilon",
+    needs="rmsnorm",
+    source="allenai/OLMo#281",
+    often="reference",
+)
+def _(own: Norm) -> Tensor:
+    """Epsilon is added to the RMS, not to the mean square."""
+    return _finished(
+        own.x / (own.x.square().mean(-1, keepdim=True).sqrt() + own.eps), own.weight, own.bias
+    )
+
+
+@norm("epsilon-left-out", "NORM-1", "norm.epsilon")
+def _(own: Norm) -> Tensor:
+    """There is no epsilon: a vector of zeros gives NaN."""
+    return _finished(_over(own.x, (-1,), 0.0, centred=own.bias is not None), own.weight, own.bias)
+
+
+@norm(
+    "mean-square-squared",
+    "NORM-1 NORM-2 NORM-3",
+    "norm.formula",
+    source="131250208/TPlinker-joint-extraction#37",
+)
+def _(own: Norm) -> Tensor:
+    """The mean square is squared where its root should be taken."""
+    centred = own.x if own.bias is None else own.x - own.x.mean(-1, keepdim=True)
+    return _finished(
+        centred / (centred.square().mean(-1, keepdim=True) + own.eps) ** 2, own.weight, own.bias
+    )
+
+
+@norm("sum-of-squares-for-their-mean", "NORM-3", "norm.gain", needs="rmsnorm", often="reference")
+def _(own: Norm) -> Tensor:
+    """RMSNorm divides by the vector's length, √d times its RMS."""
+    return _finished(
+        own.x * torch.rsqrt(own.x.square().sum(-1, keepdim=True) + own.eps), own.weight, own.bias
+    )
+
+
+@norm("mean-left-in", "NORM-1 NORM-2", "norm.formula", needs="layernorm")
+def _(own: Norm) -> Tensor:
+    """The mean is left in, and the standard deviation divides."""
+    return _finished(_by_deviation(own.x, own.eps), own.weight, own.bias)
+
+
+@norm(
+    "norm-over-time-in-the-model",
+    "ATT-4 AUD-2 NORM-1 NORM-4",
+    "norm.per_position",
+    often="reference gpt2",
+)
+def _(own: Norm) -> Tensor:
+    """The mean square is taken over the positions too."""
+    if own.x.dim() < 3:
+        return own()
+    return _finished(
+        _over(own.x, (-2, -1), own.eps, centred=own.bias is not None), own.weight, own.bias
+    )
+
+
+@norm("norm-over-the-batch-in-the-model", "AUD-3", "batch.independence", also="batch")
+def _(own: Norm) -> Tensor:
+    """The mean square is taken over the rows of the batch too."""
+    if own.x.dim() < 3:
+        return own()
+    return _finished(
+        _over(own.x, (0, -1), own.eps, centred=own.bias is not None), own.weight, own.bias
+    )
+
+
+@norm("gain-one-for-all-channels", "NORM-3", "norm.gain", often="reference")
+def _(own: Norm) -> Tensor:
+    """Every channel gets the mean of the gains."""
+    unit = _over(own.x, (-1,), own.eps, centred=own.bias is not None)
+    return _finished(unit, own.weight.mean().expand_as(own.weight), own.bias)
+
+
+@norm("gain-never-applied", "NORM-3 AUD-12", "norm.gain")
+def _(own: Norm) -> Tensor:
+    """The vector is normalised and its gain forgotten."""
+    return _finished(
+        _over(own.x, (-1,), own.eps, centred=own.bias is not None),
+        torch.ones_like(own.weight),
+        own.bias,
+    )
+
+
+@norm("shift-never-applied", "AUD-12", "modules.executed", needs="layernorm")
+def _(own: Norm) -> Tensor:
+    """LayerNorm's bias is a parameter that nothing reads."""
+    return _finished(_over(own.x, (-1,), own.eps, centred=True), own.weight, None)
+
+
+@norm("norm-in-half-precision", "AUD-8", "batch.independence", component="dtype", also="batch")
+def _(own: Norm) -> Tensor:
+    """Norms are computed in bfloat16 whatever the stream's precision."""
+    unit = _over(own.x.bfloat16(), (-1,), own.eps, centred=own.bias is not None)
+    return _finished(unit.to(own.x.dtype), own.weight, own.bias)
+
+
+@final_norm(
+    "no-final-norm",
+    "RES-5 GPT-6",
+    "assembly.final_norm",
+    source="vllm-project/speculators#313",
+    often="reference",
+)
+def _(own: Part) -> Tensor:
+    """The head reads the residual stream as it is."""
+    return own.x

@@ -11,7 +11,7 @@ from theodolite.properties.mutants.registry import Patch, mutant
 from theodolite.reference import attention
 
 
-@mutant("attention-prefers-near-keys", component="attention", breaks=("ORD-1", "ORD-2", "ORD-3"))
+@mutant("attention-prefers-near-keys", "ORD-1 ORD-2 ORD-3", component="attention")
 def _(patch: Patch) -> None:
     """Scores lose a little for every position between query and key, asked or not."""
     original = attention.attention_scores
@@ -24,7 +24,7 @@ def _(patch: Patch) -> None:
     patch.replace(attention.attention_scores, attention_scores)
 
 
-@mutant("attention-always-causal", component="mask", breaks=("ORD-1",))
+@mutant("attention-always-causal", "ORD-1", component="mask")
 def _(patch: Patch) -> None:
     """The mask is put on although nobody asked for it."""
     original = attention.scaled_dot_product_attention
@@ -35,7 +35,7 @@ def _(patch: Patch) -> None:
     patch.replace(attention.scaled_dot_product_attention, attend)
 
 
-@mutant("attention-first-key-is-louder", component="attention", breaks=("ORD-1", "ORD-2", "ORD-3"))
+@mutant("attention-first-key-is-louder", "ORD-1 ORD-2 ORD-3", component="attention")
 def _(patch: Patch) -> None:
     """The key at position 0 counts a tenth more than its score says."""
     original = attention.attention_scores
@@ -48,10 +48,7 @@ def _(patch: Patch) -> None:
 
 
 @mutant(
-    "causal-mask-never-applied",
-    component="mask",
-    breaks=("ORD-3",),
-    source="facebookresearch/xformers#103",
+    "causal-mask-never-applied", "ORD-3", component="mask", source="facebookresearch/xformers#103"
 )
 def _(patch: Patch) -> None:
     """`causal` is honoured only when another mask comes with it."""

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from functools import wraps
+from collections.abc import Callable, MutableMapping
+from functools import partial, wraps
 from types import ModuleType
 from typing import Any
 
 PATCHED = ("theodolite.reference", "theodolite.fixtures", "theodolite.properties")
 """Packages in which `Patch.replace` looks for the object to be replaced."""
 
-_ABSENT = object()
-
 
 class Patch:
     """Changes that can be undone."""
 
     def __init__(self) -> None:
-        self._undo: list[tuple[Any, str, Any]] = []
+        self._undo: list[Callable[[], None]] = []
 
     def replace(self, original: object, replacement: object) -> None:
         """Put `replacement` wherever a module or a class of ours holds `original` by a name.
@@ -82,17 +80,27 @@ class Patch:
 
         self.method(owner, "__init__", init)
 
+    def item(self, table: MutableMapping[str, Any], key: str, replacement: object) -> None:
+        """Replace the value under `key` of a table.
+
+        Raises:
+            LookupError: If the table has no such key.
+        """
+        if key not in table:
+            raise LookupError(f"the table has no {key!r}: name what it does hold")
+        self._undo.append(partial(table.__setitem__, key, table[key]))
+        table[key] = replacement
+
     def undo(self) -> None:
         """Put everything back, last change first."""
         while self._undo:
-            place, name, before = self._undo.pop()
-            if before is _ABSENT:
-                delattr(place, name)
-            else:
-                setattr(place, name, before)
+            self._undo.pop()()
 
     def _set(self, place: Any, name: str, replacement: object) -> None:
-        self._undo.append((place, name, vars(place).get(name, _ABSENT)))
+        if name in vars(place):
+            self._undo.append(partial(setattr, place, name, vars(place)[name]))
+        else:
+            self._undo.append(partial(delattr, place, name))
         setattr(place, name, replacement)
 
 

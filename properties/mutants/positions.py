@@ -1,4 +1,4 @@
-"""Faults of absolute positions."""
+"""Faults of absolute positions, and of counting them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from theodolite.properties.mutants.registry import Patch, mutant
-from theodolite.reference import positions, rotary
+from theodolite.properties.mutants.places import Lookup, Positions, lookup, positions
+from theodolite.properties.mutants.registry import Patch, mutant, source
+from theodolite.reference import positions as reference_positions
+from theodolite.reference import rotary
 
 
 def _replace_sinusoidal(patch: Patch, channels_of: Any) -> None:
@@ -18,10 +20,10 @@ def _replace_sinusoidal(patch: Patch, channels_of: Any) -> None:
         pairs = torch.arange(width // 2, dtype=torch.float64)
         return torch.stack(channels_of(places[..., None], pairs, width, base), dim=-1).flatten(-2)
 
-    patch.replace(positions.sinusoidal, sinusoidal)
+    patch.replace(reference_positions.sinusoidal, sinusoidal)
 
 
-@mutant("sinusoid-exponent-halved", component="position", breaks=("POS-1",))
+@mutant("sinusoid-exponent-halved", "POS-1", component="position")
 def _(patch: Patch) -> None:
     """The exponent is i/C where it should be 2i/C."""
 
@@ -32,7 +34,7 @@ def _(patch: Patch) -> None:
     _replace_sinusoidal(patch, channels)
 
 
-@mutant("sinusoid-cosine-one-frequency-off", component="position", breaks=("POS-1",))
+@mutant("sinusoid-cosine-one-frequency-off", "POS-1", component="position")
 def _(patch: Patch) -> None:
     """Every channel has a frequency of its own, so sine and cosine of a pair part."""
 
@@ -42,7 +44,7 @@ def _(patch: Patch) -> None:
     _replace_sinusoidal(patch, channels)
 
 
-@mutant("sinusoid-fades", component="position", breaks=("POS-1",))
+@mutant("sinusoid-fades", "POS-1", component="position")
 def _(patch: Patch) -> None:
     """Later positions have shorter vectors."""
 
@@ -53,71 +55,149 @@ def _(patch: Patch) -> None:
     _replace_sinusoidal(patch, channels)
 
 
-@mutant("sinusoid-learned", component="position", breaks=("POS-1",))
+@mutant("sinusoid-learned", "POS-1", component="position")
 def _(patch: Patch) -> None:
     """The sinusoidal vectors are only where training starts."""
-    original = positions.SinusoidalPositions.__init__
+    original = reference_positions.SinusoidalPositions.__init__
 
-    def init(self: positions.SinusoidalPositions, width: int, **options: Any) -> None:
+    def init(self: reference_positions.SinusoidalPositions, width: int, **options: Any) -> None:
         original(self, width, **options)
-        self.table = torch.nn.Parameter(positions.sinusoidal(torch.arange(64), width))
+        self.table = torch.nn.Parameter(reference_positions.sinusoidal(torch.arange(64), width))
 
-    patch.method(positions.SinusoidalPositions, "__init__", init)
+    patch.method(reference_positions.SinusoidalPositions, "__init__", init)
 
 
-@mutant("learned-positions-wrap-around", component="position", breaks=("POS-2",))
+@mutant("learned-positions-wrap-around", "POS-2", component="position")
 def _(patch: Patch) -> None:
     """A position past the table reads the vector of another one."""
 
-    def forward(self: positions.LearnedPositions, places: Tensor) -> Tensor:
+    def forward(self: reference_positions.LearnedPositions, places: Tensor) -> Tensor:
         vectors: Tensor = self.table(places % self.context)
         return vectors
 
-    patch.method(positions.LearnedPositions, "forward", forward)
+    patch.method(reference_positions.LearnedPositions, "forward", forward)
 
 
-@mutant("learned-positions-unchecked", component="position", breaks=("POS-2",))
+@mutant("learned-positions-unchecked", "POS-2", component="position")
 def _(patch: Patch) -> None:
     """A position past the table ends in whatever error the look-up makes."""
     patch.replace(rotary.require_positions_below, lambda *_: None)
 
 
-@mutant("learned-positions-one-row-late", component="position", breaks=("POS-2",))
+@mutant("learned-positions-one-row-late", "POS-2", component="position")
 def _(patch: Patch) -> None:
     """Position 0 reads the second vector, the last one reads the first."""
 
-    def forward(self: positions.LearnedPositions, places: Tensor) -> Tensor:
+    def forward(self: reference_positions.LearnedPositions, places: Tensor) -> Tensor:
         rotary.require_positions_below(self.context, places, "table of learned positions")
         vectors: Tensor = self.table((places + 1) % self.context)
         return vectors
 
-    patch.method(positions.LearnedPositions, "forward", forward)
+    patch.method(reference_positions.LearnedPositions, "forward", forward)
 
 
-@mutant("learned-positions-one-for-all", component="position", breaks=("POS-2", "POS-3"))
+@mutant("learned-positions-one-for-all", "POS-2 POS-3", component="position")
 def _(patch: Patch) -> None:
     """Every position reads the first vector."""
 
-    def forward(self: positions.LearnedPositions, places: Tensor) -> Tensor:
+    def forward(self: reference_positions.LearnedPositions, places: Tensor) -> Tensor:
         rotary.require_positions_below(self.context, places, "table of learned positions")
         vectors: Tensor = self.table(places * 0)
         return vectors
 
-    patch.method(positions.LearnedPositions, "forward", forward)
+    patch.method(reference_positions.LearnedPositions, "forward", forward)
 
 
 @mutant(
     "positions-counted-from-the-call",
+    "POS-3",
     component="position",
-    breaks=("POS-3",),
     source="TransformerLensOrg/TransformerLens#1609",
 )
 def _(patch: Patch) -> None:
     """The positions that a caller gives are ignored: the first token always stands at 0."""
-    for owner in (positions.LearnedPositions, positions.SinusoidalPositions):
+    for owner in (reference_positions.LearnedPositions, reference_positions.SinusoidalPositions):
         original = owner.forward
         patch.method(
             owner,
             "forward",
             lambda self, places, original=original: original(self, places - places.min()),
         )
+
+
+# -- in every host that has the seam ---------------------------------------------------------------
+
+
+@positions(
+    "decoding-starts-at-position-zero",
+    "GEN-4",
+    "cache.long",
+    needs="cache",
+    source="keras-team/keras-hub#1544",
+)
+def _(own: Positions) -> Tensor:
+    """Tokens behind a cache are counted from 0 again."""
+    return own(past=0 if own.padding is None else own.past)
+
+
+@positions(
+    "offset-counted-twice", "GEN-4", "cache.steps", needs="cache", source="skyzh/tiny-llm#46"
+)
+def _(own: Positions) -> Tensor:
+    """The length of the cache is added to the positions twice."""
+    found = own()
+    return found + own.past if own.padding is None else found
+
+
+@positions("offset-one-off", "GEN-4", "cache.long", needs="cache")
+def _(own: Positions) -> Tensor:
+    """The first token behind a cache stands where the last one stood."""
+    found = own()
+    return found - (1 if own.past and own.padding is None else 0)
+
+
+@positions("chunk-counted-once", "AUD-6", "cache.chunks", needs="cache")
+def _(own: Positions) -> Tensor:
+    """Every token of a chunk behind a cache stands at the first one's position."""
+    found: Tensor = own()
+    if own.padding is not None or own.past == 0:
+        return found
+    return found[..., :1].expand_as(found).clone()
+
+
+@positions("positions-from-one", "POS-3", "positions.default positions.lookup")
+def _(own: Positions) -> Tensor:
+    """Positions that are not given are counted from the second on, with a gap behind the first."""
+    found: Tensor = own()
+    return found + (found > 0).long()
+
+
+@positions("positions-counted-from-the-end", "AUD-2", "positions.lookup", needs="learned")
+def _(own: Positions) -> Tensor:
+    """The last token always stands at 0: where a token stands depends on what follows."""
+    return own().flip(-1)
+
+
+@lookup("one-position-vector-for-all", "POS-2 POS-3", "positions.lookup declared.positions")
+def _(own: Lookup) -> Tensor:
+    """Every position looks up the first vector."""
+    return own(positions=own.positions * 0)
+
+
+@lookup(
+    "learned-positions-without-gradient", "AUD-12", "gradient.every_parameter", component="gradient"
+)
+def _(own: Lookup) -> Tensor:
+    """The table of positions is detached: it never learns."""
+    return own().detach()
+
+
+# -- in the text of hosts ---------------------------------------------------------------
+
+
+source("bias-of-distance-by-query-length", "AUD-6 GEN-4", "cache.steps", component="position",
+    says="The bias of distance is counted within the new tokens: a single one has "
+         "none.")  # fmt: skip
+source("positions-that-are-given-are-mislaid", "POS-3 ROPE-9", "positions.default",
+    component="position",
+    says="Positions that are given are read in the order of other rows, or as 0.")  # fmt: skip

@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from theodolite.properties.mutants.host import REFERENCE
-from theodolite.properties.mutants.registry import Patch, mutant
+from theodolite.properties.mutants.hosts import REFERENCE
+from theodolite.properties.mutants.registry import Patch, mutant, source
 from theodolite.reference import attention, rotary
 from theodolite.reference.block import Block
 from theodolite.reference.model import GPT
@@ -41,8 +41,9 @@ def _rotate_by(patch: Patch, angles_of: Any) -> None:
 
 @mutant(
     "angles-in-half-precision",
+    "AUD-8",
+    "precision.late",
     component="dtype",
-    breaks=("AUD-8",),
     source="EleutherAI/gpt-neox#1003",
 )
 def _(patch: Patch) -> None:
@@ -52,8 +53,9 @@ def _(patch: Patch) -> None:
 
 @mutant(
     "positions-in-half-precision",
+    "AUD-8",
+    "precision.late",
     component="dtype",
-    breaks=("AUD-8",),
     source="huggingface/transformers#25681",
 )
 def _(patch: Patch) -> None:
@@ -61,13 +63,13 @@ def _(patch: Patch) -> None:
     _rotate_by(patch, lambda at, by, dtype: at[..., None].to(dtype).double() * by)
 
 
-@mutant("angles-under-autocast", component="dtype", breaks=("AUD-8",))
+@mutant("angles-under-autocast", "AUD-8", "precision.late", component="dtype")
 def _(patch: Patch) -> None:
     """Angles are a matrix product, positions by frequencies, which autocast takes in bfloat16."""
     _rotate_by(patch, lambda at, by, _dtype: at[..., None].float() @ by.float()[None])
 
 
-@mutant("bias-on-all-scores", component="dtype", breaks=("AUD-8",))
+@mutant("bias-on-all-scores", "AUD-8", "precision.autocast precision.half", component="dtype")
 def _(patch: Patch) -> None:
     """A thousand is added to every score: softmax does not mind, but eight bits do."""
     original = attention.attention_scores
@@ -78,7 +80,7 @@ def _(patch: Patch) -> None:
     patch.replace(original, scores)
 
 
-@mutant("mask-of-zero-times-infinity", component="dtype", breaks=("AUD-8",))
+@mutant("mask-of-zero-times-infinity", "AUD-8", "precision.half", component="dtype")
 def _(patch: Patch) -> None:
     """Hidden keys get -1e9 by multiplication: in float16 that is infinite, and 0 times it NaN."""
 
@@ -91,7 +93,7 @@ def _(patch: Patch) -> None:
     patch.replace(attention.attention_weights, weights)
 
 
-@mutant("squares-past-65504", component="dtype", breaks=("AUD-8",))
+@mutant("squares-past-65504", "AUD-8", "precision.half", component="dtype")
 def _(patch: Patch) -> None:
     """RMSNorm squares values 256 times too large, in their own dtype: float16 ends at 65504."""
 
@@ -105,8 +107,9 @@ def _(patch: Patch) -> None:
 
 @mutant(
     "eval-on-a-path-of-its-own",
+    "AUD-7",
+    "backend.modes",
     component="backend",
-    breaks=("AUD-7",),
     source="pytorch/pytorch#107084",
 )
 def _(patch: Patch) -> None:
@@ -134,13 +137,13 @@ class _Gated(torch.autograd.Function):
         return gradients[0] * up * gate.sigmoid(), gradients[0] * F.silu(gate)
 
 
-@mutant("gate-backward-by-hand", component="gradient", breaks=("AUD-12",))
+@mutant("gate-backward-by-hand", "AUD-12", "gradient.slope", component="gradient")
 def _(patch: Patch) -> None:
     """SwiGLU's own backward takes σ for the derivative of SiLU."""
     REFERENCE.wrap("gate", lambda _, gate, up: _Gated.apply(gate, up), patch)  # type: ignore[no-untyped-call]
 
 
-@mutant("norm-statistics-detached", component="gradient", breaks=("AUD-12",))
+@mutant("norm-statistics-detached", "AUD-12", "gradient.slope", component="gradient")
 def _(patch: Patch) -> None:
     """RMSNorm divides by a root mean square that no gradient passes."""
 
@@ -152,7 +155,7 @@ def _(patch: Patch) -> None:
     patch.method(RMSNorm, "forward", forward)
 
 
-@mutant("stream-detached-in-part", component="gradient", breaks=("AUD-12",))
+@mutant("stream-detached-in-part", "AUD-12", "gradient.slope", component="gradient")
 def _(patch: Patch) -> None:
     """Every block hands on half of its gradient: half of its input is detached."""
     original = Block.forward
@@ -163,7 +166,7 @@ def _(patch: Patch) -> None:
     patch.method(Block, "forward", forward)
 
 
-@mutant("queries-detached", component="gradient", breaks=("AUD-12",))
+@mutant("queries-detached", "AUD-12", "gradient.slope", component="gradient")
 def _(patch: Patch) -> None:
     """Scores send no gradient to the stream through queries, only to the keys."""
     original = attention.MultiHeadAttention.project
@@ -173,3 +176,34 @@ def _(patch: Patch) -> None:
         return query, *original(self, x)[1:]
 
     patch.method(attention.MultiHeadAttention, "project", project)
+
+
+# -- in the text of hosts ---------------------------------------------------------------
+
+
+source("angles-rounded-to-half-precision", "AUD-8", "precision.late", component="dtype",
+    says="Angles are rounded to the dtype of the weights before their cosine and "
+         "sine are taken.")  # fmt: skip
+source("scores-kept-in-eight-bits", "AUD-8", "precision.half", component="dtype",
+    says="Scores are kept in eight bits of mantissa.")  # fmt: skip
+source("norm-backward-without-its-projection", "AUD-12", "gradient.slope", component="gradient",
+    says="The norm's own backward leaves the projection out.")  # fmt: skip
+source("norm-backward-with-the-wrong-sign", "AUD-12", "gradient.slope", component="gradient",
+    says="The norm's own backward adds its projection where it should subtract it.")  # fmt: skip
+source("gain-gradient-averaged-over-rows", "AUD-12", "gradient.slope", component="gradient",
+    says="The norm's own backward takes the mean over rows for their sum.")  # fmt: skip
+source("gradient-handed-on-as-it-comes", "AUD-12", "gradient.slope", component="gradient",
+    says="A function's own backward hands the gradient on as if it did nothing.")  # fmt: skip
+source("queries-or-keys-detached", "AUD-12", "gradient.slope", component="gradient",
+    says="Queries, or keys, are detached before their product.")  # fmt: skip
+source("checkpoint-draws-dropout-anew", "AUD-12", "gradient.checkpointing", component="gradient",
+    says="A checkpoint's second forward draws its dropout anew.")  # fmt: skip
+source("checkpoint-without-its-rotation", "AUD-12", "gradient.checkpointing", component="gradient",
+    says="A checkpointed layer runs without its rotation.")  # fmt: skip
+source("checkpoint-without-its-mask", "AUD-12", "gradient.checkpointing", component="gradient",
+    says="A checkpointed layer runs without its mask.")  # fmt: skip
+source("second-forward-sees-the-first", "AUD-12", "gradient.checkpointing", component="gradient",
+    says="A layer counts its calls and divides by their number: a checkpoint's "
+         "second forward is another function.")  # fmt: skip
+source("checkpoint-of-a-detached-input", "AUD-12", "gradient.checkpointing", component="gradient",
+    says="A checkpointed layer is given its input without a gradient.")  # fmt: skip

@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from theodolite.properties.mutants.host import REFERENCE
-from theodolite.properties.mutants.registry import Patch, mutant
+from theodolite.properties.mutants.hosts import REFERENCE
+from theodolite.properties.mutants.registry import Patch, mutant, source
 from theodolite.reference import attention
 from theodolite.reference.model import GPT
 
 
-@mutant("a-weight-outside-state-dict", component="state", breaks=("AUD-9",))
+@mutant("a-weight-outside-state-dict", "AUD-9", "state.rebuilt", component="state")
 def _(patch: Patch) -> None:
     """A random vector that scales the logits is a plain attribute: it is not saved."""
 
@@ -29,7 +29,7 @@ def _(patch: Patch) -> None:
     REFERENCE.wrap("forward", change, patch)
 
 
-@mutant("positions-wrap-around", component="shape", breaks=("AUD-11",))
+@mutant("positions-wrap-around", "AUD-11", "length.longest", component="shape")
 def _(patch: Patch) -> None:
     """Past 200 tokens only the last 200 are read, and their logits stand in for all."""
 
@@ -42,7 +42,13 @@ def _(patch: Patch) -> None:
     REFERENCE.wrap("forward", change, patch)
 
 
-@mutant("fused-without-scale", component="backend", breaks=("AUD-7",), source="mlc-ai/mlc-llm#3426")
+@mutant(
+    "fused-without-scale",
+    "AUD-7",
+    "backend.agree",
+    component="backend",
+    source="mlc-ai/mlc-llm#3426",
+)
 def _(patch: Patch) -> None:
     """The fused path passes a scale of 1."""
     original = attention.fused_attention
@@ -51,3 +57,22 @@ def _(patch: Patch) -> None:
         return original(query, key, value, **{**options, "scale": 1.0})
 
     patch.replace(original, fused)
+
+
+# -- in the text of hosts ---------------------------------------------------------------
+
+
+source("fused-without-window", "AUD-7", "backend.agree", component="backend",
+    says="The fused path has no window.")  # fmt: skip
+source("bias-made-a-mask-in-evaluation", "AUD-7", "backend.modes", component="backend",
+    says="In evaluation an additive bias is read as a mask: whatever is not 0 is "
+         "hidden.")  # fmt: skip
+source("mask-softened-in-one-backend", "AUD-7", "backend.agree", component="backend",
+    says="One way to attend hides keys by -2, which leaves them a weight.")  # fmt: skip
+source("flex-without-its-scale", "AUD-7", "backend.agree", component="backend",
+    says="Flex attention is called with a scale of 1.")  # fmt: skip
+source("scale-doubled-when-compiled", "AUD-7", "backend.compiled backend.exported",
+    component="backend",
+    says="Scores are doubled while the model is compiled.", budget="thorough")  # fmt: skip
+source("mask-left-out-of-the-export", "AUD-7", "backend.exported", component="backend",
+    says="While the model is exported nothing is hidden.", budget="thorough")  # fmt: skip

@@ -1,18 +1,20 @@
-"""Faults between training and serving: a cache, padding, positions, the loss of a model."""
+"""Faults between training and serving: padding, windows, the cache of a model."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from theodolite.properties.mutants.registry import Patch, mutant
+from theodolite.properties.mutants.places import Padding, Window, padding, window
+from theodolite.properties.mutants.registry import Patch, mutant, source
 from theodolite.reference import model
 from theodolite.reference.cache import LayerCache
 from theodolite.reference.model import GPT
 
 
-@mutant("cache-loses-its-oldest-token", component="cache", breaks=("AUD-6",))
+@mutant("cache-loses-its-oldest-token", "AUD-6", "cache.long", component="cache")
 def _(patch: Patch) -> None:
     """The oldest key and value are dropped when a ninth token comes, and nothing else moves."""
     original = LayerCache.extend
@@ -25,7 +27,7 @@ def _(patch: Patch) -> None:
     patch.method(LayerCache, "extend", extend)
 
 
-@mutant("cache-shared-by-all", component="cache", breaks=("AUD-6",))
+@mutant("cache-shared-by-all", "AUD-6 GEN-4", "cache.long", component="cache")
 def _(patch: Patch) -> None:
     """A fresh cache goes on where the last one stood."""
     held: dict[int, Any] = {}
@@ -39,8 +41,9 @@ def _(patch: Patch) -> None:
 
 @mutant(
     "empty-rows",
+    "AUD-5",
+    "padding.finite",
     component="padding",
-    breaks=("AUD-5",),
     source="huggingface/transformers#17306",
 )
 def _(patch: Patch) -> None:
@@ -52,7 +55,7 @@ def _(patch: Patch) -> None:
     patch.replace(model._visible_tokens, visible)
 
 
-@mutant("one-cache-for-all", component="cache", breaks=("AUD-6",))
+@mutant("one-cache-for-all", "AUD-6", "cache.turns cache.programs", component="cache")
 def _(patch: Patch) -> None:
     """A new cache is the old one, emptied: two sequences read in turn write into one."""
     held: dict[int, Any] = {}
@@ -64,3 +67,92 @@ def _(patch: Patch) -> None:
         return cache
 
     patch.method(GPT, "new_cache", new_cache)
+
+
+# -- in every host that has the seam ---------------------------------------------------------------
+
+
+@padding("padding-hides-queries", "AUD-5", "padding.hides", source="hyunwoongko/transformer#40")
+def _(own: Padding) -> Tensor:
+    """The padding mask stands on the axis of the queries."""
+    itself = torch.eye(own.mask.shape[1], dtype=torch.bool)[-own.queries :]
+    return (own.mask.bool()[:, -own.queries :, None] | itself)[:, None]
+
+
+@padding("padding-visible", "AUD-5", "padding.alone")
+def _(own: Padding) -> Tensor:
+    """The first key is never masked, be it padding or not."""
+    open_first = own.mask.clone()
+    open_first[:, 0] = 1
+    return own(mask=open_first)
+
+
+@padding("padding-of-the-first-row-for-all", "AUD-5", "padding.alone padding.content")
+def _(own: Padding) -> Tensor:
+    """Every row is masked as the first one is."""
+    return own(mask=own.mask[:1].expand_as(own.mask))
+
+
+@padding(
+    "padding-inverted",
+    "AUD-5",
+    "padding.hides padding.ones padding.empty_row",
+    source="hkproj/pytorch-transformer#19",
+)
+def _(own: Padding) -> Tensor:
+    """Real tokens are hidden, and padding is seen."""
+    return own(mask=1 - own.mask.long())
+
+
+@padding("padding-seen-by-steps", "AUD-5", "padding.cache")
+def _(own: Padding) -> Tensor:
+    """The mask hides padding from the prompt alone: single tokens behind a cache see it."""
+    seen = own()
+    return seen | torch.ones_like(seen) if own.queries == 1 < own.mask.shape[1] else seen
+
+
+@window("window-one-wider", "ATT-2", "declared.window")
+def _(own: Window) -> Tensor:
+    """The window holds one key more than is declared."""
+    return own(width=own.width + 1)
+
+
+@window("window-one-narrower", "ATT-2", "declared.window")
+def _(own: Window) -> Tensor:
+    """The window holds one key less than is declared."""
+    return own(width=own.width - 1)
+
+
+@window("window-ignored", "ATT-2", "declared.window window.field", source="unslothai/unsloth#8253")
+def _(own: Window) -> Tensor:
+    """The declared window is not applied."""
+    return torch.ones_like(own())
+
+
+# -- in the text of hosts ---------------------------------------------------------------
+
+
+source("padding-hides-queries-to-nan", "AUD-5", "padding.hides", component="padding",
+    says="The padding mask stands on the axis of the queries, whose rows are then "
+         "NaN.")  # fmt: skip
+source("masks-add-up-to-infinity", "AUD-5", "padding.finite", component="padding",
+    says="Two masks of the lowest number are added: a row of padding is -infinity "
+         "throughout, hence NaN.")  # fmt: skip
+source("masks-add-up-to-infinity-in-half-precision", "AUD-5", "padding.half_precision",
+    component="dtype",
+    says="Two masks of -50,000 are added: in float16 that is -infinity.")  # fmt: skip
+source("padding-counted-as-positions", "AUD-5", "padding.alone", component="position",
+    says="Positions are counted from the left edge, padding included.")  # fmt: skip
+source("padding-replaces-the-triangle", "AUD-5 ATT-4", "padding.causality", component="mask",
+    says="Where a padding mask is given, it replaces the triangle.")  # fmt: skip
+source("documents-see-each-other", "AUD-5", "packing.documents", component="mask",
+    says="Documents packed into one row see each other.")  # fmt: skip
+source("later-documents-see-each-other", "AUD-5", "packing.documents", component="mask",
+    says="Documents packed into one row are told apart up to the third, and no "
+         "further.")  # fmt: skip
+source("packed-positions-run-on", "AUD-5", "packing.documents", component="position",
+    says="Positions of packed documents run on, though they begin anew when the "
+         "documents stand alone.")  # fmt: skip
+source("documents-apart-in-the-first-layer-alone", "AUD-5", "packing.documents", component="mask",
+    says="Documents packed into one row are told apart in the first layer, and in "
+         "no other.")  # fmt: skip

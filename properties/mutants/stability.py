@@ -11,7 +11,7 @@ from theodolite.properties.mutants.registry import Patch, mutant
 from theodolite.reference import attention, stability
 
 
-@mutant("z-loss-of-probabilities", component="loss", breaks=("STAB-1",))
+@mutant("z-loss-of-probabilities", "STAB-1", component="loss")
 def _(patch: Patch) -> None:
     """It is taken of normalised log-probabilities, whose log-sum-exp is 0: it is always 0."""
 
@@ -22,7 +22,7 @@ def _(patch: Patch) -> None:
     patch.replace(stability.z_loss, z_loss)
 
 
-@mutant("z-loss-squares-the-mean", component="loss", breaks=("STAB-1",))
+@mutant("z-loss-squares-the-mean", "STAB-1", component="loss")
 def _(patch: Patch) -> None:
     """Log-sum-exps of different signs cancel before they are squared."""
 
@@ -32,7 +32,7 @@ def _(patch: Patch) -> None:
     patch.replace(stability.z_loss, z_loss)
 
 
-@mutant("z-loss-of-the-largest-logit", component="loss", breaks=("STAB-1",))
+@mutant("z-loss-of-the-largest-logit", "STAB-1", component="loss")
 def _(patch: Patch) -> None:
     """The largest logit stands for the log-sum-exp."""
 
@@ -57,19 +57,19 @@ def _replace_norms(patch: Patch, norms: Any) -> None:
     patch.method(attention.MultiHeadAttention, "project", project)
 
 
-@mutant("qk-norm-on-queries-alone", component="norm", breaks=("STAB-2", "STAB-4"))
+@mutant("qk-norm-on-queries-alone", "STAB-2 STAB-4", component="norm")
 def _(patch: Patch) -> None:
     """Keys stay as they are."""
     _replace_norms(patch, lambda self, query, key: (self.query_norm(query), key))
 
 
-@mutant("qk-norm-missing", component="norm", breaks=("STAB-2",))
+@mutant("qk-norm-missing", "STAB-2", component="norm")
 def _(patch: Patch) -> None:
     """The norms are built and never called."""
     _replace_norms(patch, lambda self, query, key: (query, key))  # noqa: ARG005 - the fault
 
 
-@mutant("qk-norm-over-positions", component="norm", breaks=("STAB-2",))
+@mutant("qk-norm-over-positions", "STAB-2", component="norm")
 def _(patch: Patch) -> None:
     """Each channel is normalised over time instead of each position over its channels."""
 
@@ -79,7 +79,7 @@ def _(patch: Patch) -> None:
     _replace_norms(patch, lambda self, query, key: (over_time(query), over_time(key)))  # noqa: ARG005
 
 
-@mutant("qk-norm-over-all-heads", component="norm", breaks=("STAB-2",))
+@mutant("qk-norm-over-all-heads", "STAB-2", component="norm")
 def _(patch: Patch) -> None:
     """All heads of a position share one norm, so a loud head stays loud."""
 
@@ -89,31 +89,31 @@ def _(patch: Patch) -> None:
     _replace_norms(patch, lambda self, query, key: (over_heads(query), over_heads(key)))  # noqa: ARG005
 
 
-@mutant("soft-cap-clamps", component="scale", breaks=("STAB-3",))
+@mutant("soft-cap-clamps", "STAB-3", component="scale")
 def _(patch: Patch) -> None:
     """Scores beyond the cap are cut off: all alike, and without a gradient."""
     patch.replace(stability.soft_cap, lambda x, cap: x.clamp(-cap, cap))
 
 
-@mutant("soft-cap-without-division", component="scale", breaks=("STAB-3",))
+@mutant("soft-cap-without-division", "STAB-3", component="scale")
 def _(patch: Patch) -> None:
     """cap·tanh(x): small scores are multiplied by the cap."""
     patch.replace(stability.soft_cap, lambda x, cap: cap * torch.tanh(x))
 
 
-@mutant("soft-cap-without-cap", component="scale", breaks=("STAB-3", "STAB-4"))
+@mutant("soft-cap-without-cap", "STAB-3 STAB-4", component="scale")
 def _(patch: Patch) -> None:
     """Scores are passed on as they are."""
     patch.replace(stability.soft_cap, lambda x, cap: x)  # noqa: ARG005 - the fault
 
 
-@mutant("soft-cap-rational", component="scale", breaks=("STAB-3",))
+@mutant("soft-cap-rational", "STAB-3", component="scale")
 def _(patch: Patch) -> None:
     """x/(1 + |x|/cap): bounded and rising, but a quadratic way off for small scores."""
     patch.replace(stability.soft_cap, lambda x, cap: x / (1 + x.abs() / cap))
 
 
-@mutant("soft-cap-before-the-scale", component="scale", breaks=("STAB-3",))
+@mutant("soft-cap-before-the-scale", "STAB-3", component="scale")
 def _(patch: Patch) -> None:
     """Products are capped before they are divided by √d."""
 
@@ -127,7 +127,7 @@ def _(patch: Patch) -> None:
     patch.replace(attention.attention_scores, attention_scores)
 
 
-@mutant("softmax-of-standardised-scores", component="softmax", breaks=("STAB-4",))
+@mutant("softmax-of-standardised-scores", "STAB-4", component="softmax")
 def _(patch: Patch) -> None:
     """Each row is divided by its standard deviation first: the scale is lost."""
     original = attention.attention_weights

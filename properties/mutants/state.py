@@ -8,15 +8,17 @@ from typing import Any
 import torch
 from torch import nn
 
-from theodolite.properties.mutants.registry import Patch, mutant
+from theodolite.properties.mutants.registry import Patch, mutant, source
 from theodolite.reference.model import GPT
 
 
 @mutant(
     "a-frozen-part-never-called",
+    "AUD-12",
+    "modules.executed",
     component="parameters",
-    breaks=("AUD-12",),
     source="ml-explore/mlx#1636",
+    often="reference",
 )
 def _(patch: Patch) -> None:
     """A second head is built, frozen, and never called."""
@@ -27,7 +29,7 @@ def _(patch: Patch) -> None:
     patch.after_init(GPT, add)
 
 
-@mutant("decoding-raises-the-base", component="state", breaks=("AUD-9",))
+@mutant("decoding-raises-the-base", "AUD-9", "state.used", component="state", often="reference")
 def _(patch: Patch) -> None:
     """Behind a cache the rotary base grows with the text, and nothing puts it back."""
     original = GPT.forward
@@ -45,7 +47,7 @@ def _(patch: Patch) -> None:
     patch.method(GPT, "forward", forward)
 
 
-@mutant("loss-over-the-whole-mask", component="loss", breaks=("AUD-10",))
+@mutant("loss-over-the-whole-mask", "AUD-10", "loss.padding", component="loss", often="reference")
 def _(patch: Patch) -> None:
     """Under a padding mask the loss is divided by B·T, padding included."""
     original = GPT.forward
@@ -58,3 +60,15 @@ def _(patch: Patch) -> None:
         return result[0], result[1] * mask.float().mean()
 
     patch.method(GPT, "forward", forward)
+
+
+# -- in the text of hosts ---------------------------------------------------------------
+
+
+source("building-asks-for-a-value", "AUD-9", "state.meta", component="state",
+    says="The constructor asks for a weight's value, which there is none of on the "
+         "meta device.")  # fmt: skip
+source("decoding-leaves-its-offset", "AUD-9", "state.used", component="state",
+    says="What was decoded before moves the positions of the next sequence.")  # fmt: skip
+source("a-gain-that-grows", "AUD-9", "state.untouched", component="state",
+    says="Every forward makes the final norm's gain a little larger.")  # fmt: skip

@@ -124,3 +124,23 @@ def test_a_live_model_is_audited_again_from_python():
         "theodolite.audit(model, declare={'vocabulary': 11}, select=['causality.past'])"
     )
     assert json.loads(json.dumps(report.to_dict()))["command"] == report.command
+
+
+@pytest.mark.parametrize(
+    ("keywords", "says"),
+    [
+        ({"time_limit": float("nan")}, "time limit of more than 0"),
+        ({"time_limit": -1}, "time limit of more than 0"),
+        ({"select": "causalty"}, "Did you mean causality"),
+        ({"keyword": "("}, "no expression"),
+        ({"expected_failures": {"causality.pst": "why"}}, "an expected failure is called"),
+        ({"declare": {"window": 0}}, "window is declared as 0"),
+    ],
+)
+def test_python_is_told_the_same(keywords, says):
+    import theodolite
+    from theodolite.fixtures.errors import UsageError
+    from theodolite.reference.bigram import Bigram
+
+    with pytest.raises(UsageError, match=says):
+        theodolite.audit(Bigram(11), **keywords)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from theodolite.properties.mutants import Patch, hosts, load_mutants, mutant
+from theodolite.properties.mutants import Patch, load_hosts, load_mutants, mutant
 from theodolite.reference import attention, averaging, model
 
 MUTANTS = load_mutants()
@@ -57,8 +57,8 @@ def test_all_mutants_leave_the_reference_as_it_was():
 
 
 def test_a_mutant_is_put_only_where_it_has_a_place():
-    of_the_reference = next(each for each in MUTANTS if each.seam is None)
-    other = next(host for host in hosts() if host.name != "reference")
+    of_the_reference = next(each for each in MUTANTS if each.seam == "reference")
+    other = next(host for host in load_hosts() if host.name != "reference")
     with pytest.raises(LookupError, match="cannot be put into"), of_the_reference.applied(other):
         pass
 
@@ -66,9 +66,9 @@ def test_a_mutant_is_put_only_where_it_has_a_place():
 @pytest.mark.parametrize(
     ("name", "breaks", "fault", "said"),
     [
-        ("no-scale", ("SCL-5",), "A fault.", "two mutants"),
-        ("a-new-one", (), "A fault.", "names no claim"),
-        ("a-new-one", ("SCL-5",), "", "no docstring"),
+        ("no-scale", "SCL-5", "A fault.", "two mutants"),
+        ("a-new-one", "", "A fault.", "names no claim"),
+        ("a-new-one", "SCL-5", "", "no docstring"),
     ],
 )
 def test_a_mutant_that_says_too_little_is_refused(name, breaks, fault, said):
@@ -77,4 +77,4 @@ def test_a_mutant_that_says_too_little_is_refused(name, breaks, fault, said):
 
     apply.__doc__ = fault
     with pytest.raises(ValueError, match=said):
-        mutant(name, component="scale", breaks=breaks)(apply)
+        mutant(name, breaks, component="scale")(apply)

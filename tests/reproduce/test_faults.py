@@ -2,89 +2,123 @@
 
 from pathlib import Path
 
-import faults
-import inside_faults
 import pytest
-import serving_faults
-from showing import shows_and_mends
 
-MODELS = Path(faults.__file__).parent / "models"
+from theodolite.properties.mutants import load_hosts, load_mutants
+from theodolite.properties.mutants.hosts import TextHost
+from theodolite.properties.mutants.registry import obstacle
+
+HOSTS = {host.name: host for host in load_hosts() if isinstance(host, TextHost)}
+MUTANTS = {each.name: each for each in load_mutants()}
 INSIDE = ("inside", "heads", "rope", "norm", "feed_forward", "residual", "assembly", "batch")
 SERVING = ("cache", "padding", "positions", "loss", "generation", "init", "tying")
-QUICK = {
-    "faults": {
-        "M16": ("causality.prefix", "inside.rows_sum_to_one"),
-        "O01": ("state.repeat",),
-        "E02": ("causality.prefix",),
-    },
-    "inside": {"keys-one-late": ("rope",), "N07": ("norm.formula",), "X01": ("residual.sum",)},
-    "llama": {"C01": ("inside.scale",), "F03": ("feed_forward.branches",)},
-    "serving": {
-        "K01": ("cache.chunks",),
-        "L02": ("loss.own_logits",),
-        "D05": ("generation.top_k",),
-        "P02": ("padding.alone",),
-    },
+SPARSE = ("experts", "groups", "feed_forward", "batch", "declared.feed_forward")
+TRAINING = ("precision", "gradient", "backend.agree", "backend.modes")
+KNOWN = {
+    "by_hand": (INSIDE, TRAINING),
+    "llama-text": (INSIDE, TRAINING),
+    "gpt2-text": (TRAINING,),
+    "serving": (SERVING, ("state",), TRAINING),
+    "sparse": ((*SPARSE, "heads"),),
+    "training": (TRAINING,),
 }
-"""A few of each kind for the ordinary suite, and the checks that are run on them."""
+"""Model → groups of checks, one of which is run on a fault that it is to catch."""
 
-ALL_INSIDE = [
-    *inside_faults.ATTENTION, *inside_faults.ROPE, *inside_faults.NORMS, *inside_faults.RESIDUAL,
-    *inside_faults.FEED_FORWARD, *inside_faults.SINKS,
-]  # fmt: skip
+MANY_LINES = {"flex-without-its-scale"}
+"""Faults of a way to attend that a script cannot turn to in a few lines."""
+
+FEW = {
+    ("by_hand", "mask-after-softmax"): ("causality.prefix", "inside.rows_sum_to_one"),
+    ("by_hand", "fused-dropout-in-evaluation"): ("state.repeat",),
+    ("by_hand", "routing-weights-across-tokens"): ("causality.prefix",),
+    ("by_hand", "rope-keys-one-late"): ("rope",),
+    ("by_hand", "mean-square-squared"): ("norm.formula",),
+    ("by_hand", "feed-forward-added-to-the-blocks-input"): ("residual.sum",),
+    ("llama-text", "scale-by-model-width"): ("inside.scale",),
+    ("llama-text", "swiglu-without-gate"): ("feed_forward.branches",),
+    ("llama-text", "a-buffer-that-is-not-saved"): ("state.files",),
+    ("serving", "new-keys-before-old"): ("cache.chunks",),
+    ("serving", "loss-does-not-shift-in-the-model"): ("loss.own_logits",),
+    ("serving", "top-k-leaves-a-small-chance"): ("generation.top_k",),
+    ("serving", "padding-counted-as-positions"): ("padding.alone",),
+    ("serving", "one-position-vector-for-all"): ("positions.lookup",),
+    ("serving", "a-buffer-that-is-not-saved"): ("state",),
+    ("serving", "bias-made-a-mask-in-evaluation"): ("backend.modes",),
+    ("by_hand", "epsilon-left-out"): ("norm.epsilon",),
+    ("by_hand", "swiglu-adds-its-branches"): ("feed_forward.branches",),
+    ("by_hand", "heads-averaged-not-joined"): ("heads.joined",),
+    ("sparse", "one-expert-more"): SPARSE,
+    ("sparse", "shares-not-divided-by-their-sum"): SPARSE,
+    ("sparse", "shares-in-another-order"): SPARSE,
+    ("sparse", "last-expert-never-called"): SPARSE,
+    ("sparse", "second-head-copies-the-first"): SPARSE,
+    ("sparse", "one-key-head-for-all"): SPARSE,
+    ("training", "angles-in-half-precision"): ("precision.late",),
+    ("training", "bias-on-all-scores"): ("precision.half",),
+    ("training", "checkpoint-draws-dropout-anew"): ("gradient.checkpointing",),
+    ("training", "gain-gradient-averaged-over-rows"): ("gradient.slope",),
+}
+"""What every run shows, and the checks that are run for it; the slow suite has all."""
+
+ALONE = {
+    "one-position-vector-for-all", "epsilon-left-out", "swiglu-adds-its-branches",
+    "heads-averaged-not-joined",
+}  # fmt: skip
+"""Faults of which one script is written, that of the one check."""
 
 
-def chosen(kind, known):
-    """Every fault of a kind: a few with few checks, and, marked slow, all with all checks."""
-    quick = QUICK[kind]
-    few = [pytest.param(f, quick[f.id], id=f"{f.id}-few") for f in known if f.id in quick]
-    return few + [pytest.param(f, None, id=f.id, marks=pytest.mark.slow) for f in known]
+def select_for(host, mutant):
+    """The checks that are run on a fault in the slow suite; None if no script shows it there."""
+    for groups in KNOWN.get(host, ()):
+        if any(check.startswith(tuple(groups)) for check in mutant.caught_by):
+            return mutant.caught_by if groups is TRAINING else groups
+    return () if host == "by_hand" else None
 
 
-@pytest.mark.parametrize(("fault", "select"), chosen("faults", faults.FAULTS))
-def test_faults_of_a_hand_written_model(fault, select, reproduce, tmp_path):
-    spec = fault.write(tmp_path)
-    found = reproduce(spec, select=select or (), settings=fault.settings)
-    shows_and_mends(found, tmp_path / "by_hand.py", faults.SOURCE)
+def cases():
+    """Few of each kind for every run, and, marked slow, all with all that know of them."""
+    yield from (pytest.param(*key, select, id="-".join(key)) for key, select in FEW.items())
+    for host in HOSTS.values():
+        for name in host.changes.keys() & MUTANTS.keys():
+            select = select_for(host.name, MUTANTS[name])
+            if select is not None and MUTANTS[name].budget == "standard":
+                name_of_all = f"{host.name}-{name}-all"
+                yield pytest.param(host.name, name, select, id=name_of_all, marks=pytest.mark.slow)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("place", "name", "select"), sorted(cases(), key=lambda case: case.id))
+def test_a_failure_is_shown_by_a_script(place, name, select, reproduce, shows_and_mends, tmp_path):
+    if place not in HOSTS:
+        pytest.skip("transformers is not installed")
+    host = HOSTS[place]
+    if reason := obstacle(MUTANTS[name], host):
+        pytest.skip(reason)
+    spec, change = host.write(tmp_path, name), host.changes[name]
+    found = reproduce(spec, select=select, **host.options(name))
+    if name in ALONE:
+        assert list(found.scripts) == [*select]
+    if name not in MANY_LINES:
+        mended = host.text(**change.settings) if change.hunks else None  # or it is declared
+        shows_and_mends(found, file_of(spec), mended)
 
 
 @pytest.mark.parametrize(
-    ("fault", "select"), chosen("inside", [f for f in ALL_INSIDE if f.by_hand])
-)
-def test_faults_inside_of_a_hand_written_model(fault, select, reproduce, tmp_path):
-    found = reproduce(fault.write(tmp_path, "by hand"), select=select or INSIDE)
-    shows_and_mends(found, tmp_path / "faulty_model.py", faults.SOURCE)
-
-
-@pytest.mark.parametrize(("fault", "select"), chosen("llama", [f for f in ALL_INSIDE if f.llama]))
-def test_faults_inside_of_a_hugging_face_llama(fault, select, reproduce, tmp_path):
-    pytest.importorskip("transformers")
-    found = reproduce(fault.write(tmp_path, "llama"), select=select or INSIDE)
-    shows_and_mends(found, tmp_path / "faulty_model.py", inside_faults.llama_source())
-
-
-@pytest.mark.parametrize(
-    ("fault", "check", "mended"),
+    ("name", "check", "mended"),
     [
-        ("no-activation", "nonlinear", "self.down(F.relu(self.gate(x) + self.up(x)))"),
-        ("F01", "branches", "self.down(F.relu(self.gate(x)) * self.up(x))"),
+        ("swiglu-without-activation", "nonlinear", "F.relu(self.gate(x) + self.up(x))"),
+        ("swiglu-activates-the-other-branch", "branches", "F.relu(self.gate(x)) * self.up(x)"),
     ],
 )
 def test_a_network_is_mended_by_a_relu_without_biases_too(
-    fault, check, mended, reproduce, tmp_path
+    name, check, mended, reproduce, shows_and_mends, tmp_path
 ):
-    known = next(each for each in inside_faults.FEED_FORWARD if each.id == fault)
-    spec = known.write(tmp_path, "by hand")
+    host = HOSTS["by_hand"]
+    spec = host.write(tmp_path, name)
     found = reproduce(spec, select=(f"feed_forward.{check}",))
-    source = faults.SOURCE.replace(inside_faults.GATED, f"return {mended}")
-    shows_and_mends(found, tmp_path / "faulty_model.py", source)
+    source = host.text().replace("F.silu(self.gate(x)) * self.up(x)", mended)
+    shows_and_mends(found, file_of(spec), source)
 
 
-@pytest.mark.parametrize(("fault", "select"), chosen("serving", serving_faults.FAULTS))
-def test_faults_between_training_and_serving(fault, select, reproduce, tmp_path):
-    spec = fault.write(tmp_path)
-    found = reproduce(
-        spec, select=select or SERVING, settings=fault.settings, declare=fault.declare
-    )
-    mended = serving_faults.SOURCE if fault.changes else None  # else a declaration is wrong
-    shows_and_mends(found, tmp_path / "serving.py", mended)
+def file_of(spec):
+    return Path(spec.rpartition(":")[0])
