@@ -12,7 +12,6 @@ import pytest
 
 from theodolite.command_line import BUDGET
 from theodolite.findings import Sink
-from theodolite.fixtures.judging.result import Result
 from theodolite.fixtures.oracles.strategies import without_shrinking
 from theodolite.fixtures.plugin import AUDITED, PROPERTY
 from theodolite.fixtures.subject.subject import Subject
@@ -68,7 +67,7 @@ class Collector:
         self._sink = sink
         self._times = 10 if choice.budget == "thorough" else 1
         self._views = {*QUICK_VIEWS, None} if choice.budget == "quick" else None
-        self._results: list[Result] = []
+        self._results: list[dict[str, Any]] = []
         self._passes = 0.0
         self._notes = 0
         self._left: dict[str, None] = {}
@@ -134,7 +133,7 @@ class Collector:
         """Gather its results, and tell that it has ended."""
         for name, result in report.user_properties:
             if name == PROPERTY and isinstance(result, dict):
-                self._results.append(result)  # type: ignore[arg-type]
+                self._results.append(result)
         if report.when == "teardown":
             self._tell_end(report.nodeid)
 
@@ -148,7 +147,7 @@ class Collector:
             "passes": passes - self._passes,
             "notes": notes[self._notes :],
         }
-        failed = [str(r["check"]) for r in self._results if r["outcome"] == "failed"]
+        failed = [str(r["id"]) for r in self._results if r["outcome"] == "failed"]
         self._results, self._passes, self._notes = [], passes, len(notes)
         self._left.pop(nodeid, None)
         self._sink(event)

@@ -19,15 +19,12 @@ them (see `theodolite.journal`). Either way a report is made of the same events:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from theodolite.command_line import Audit
 from theodolite.report import Check
 from theodolite.verdict import PREVENTED
-
-if TYPE_CHECKING:
-    from theodolite.fixtures.results import Result
 
 Event = Mapping[str, Any]
 Sink = Callable[[Event], None]
@@ -75,12 +72,12 @@ class Findings:
         self.running: str | None = None
         self.stage = ""
         self.anatomy: dict[str, Any] = {}
-        self.scripts: dict[str, dict[str, str]] = {}
+        self.scripts: dict[str, dict[str, Any]] = {}
         self.refusal: Refusal | None = None
         self.finished = False
         self.stopped: str | None = None
         self._broken: dict[str, str] = {}
-        self._results: dict[str, list[Result]] = {}
+        self._results: dict[str, list[dict[str, Any]]] = {}
 
     def take(self, event: Event) -> None:
         """Add one event."""
@@ -118,7 +115,10 @@ class Findings:
             says = f"{missing} of {len(names)} never ran"
             return Check(check, (), self.items[names[0]].component, "error", says)
         merged = Check.merge(results, reproduce=self._audit.again([check]))
-        return replace(merged, **self.scripts.get(check, {}))
+        written = self.scripts.get(check, {})
+        return replace(
+            merged, script=written.get("script", ""), no_script=written.get("no_script", "")
+        )
 
     def _take_subject(self, event: Event) -> None:
         self.subject, self.weights = event["name"], event["weights"]
@@ -171,25 +171,20 @@ class Findings:
     def _note(self, sentences: list[str]) -> None:
         self.notes.extend(said for said in sentences if said not in self.notes)
 
-    def _unmeasured(self, name: str, outcome: str, says: str) -> Result:
+    def _unmeasured(self, name: str, outcome: str, says: str) -> dict[str, Any]:
         item = self.items[name]
-        return {
-            "check": item.check,
-            "claims": list(item.claims),
-            "component": item.component,
-            "level": item.level,
-            "outcome": outcome,
-            "message": says,
-            "says": "",
-            "remedy": "",
-            "measured": None,
-            "at_most": None,
-            "at_least": None,
-            "where": {},
-            "cause": None,
-            "view": item.view,
-            "seconds": 0.0,
-        }
+        claims = tuple(item.claims)
+        return asdict(
+            Check(
+                item.check,
+                claims,
+                item.component,
+                outcome,
+                says,
+                view=item.view,
+                level=item.level,
+            )
+        )
 
 
 def _expected(check: Check, reason: str | None) -> Check:

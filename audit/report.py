@@ -3,98 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import theodolite
 from theodolite.diagnosis import symptom_of
-from theodolite.fixtures.judging.bounds import nearness
+from theodolite.fixtures.judging.check import Check
 from theodolite.verdict import incompleteness, is_judged
 
-if TYPE_CHECKING:  # a report is read and shown without torch
-    from theodolite.fixtures.judging.result import Result
+__all__ = ["AuditFailure", "Check", "Report"]
 
 SCHEMA = "theodolite-report/2"
-
-_WORST_FIRST = ("failed", "error", "passed", "not_applicable")
-
-
-@dataclass(frozen=True)
-class Check:
-    """The outcome of one check over all views of the subject.
-
-    Attributes:
-        id: Its stable name, e.g. "causality.perturb".
-        claims: The ledger's claims that it judges.
-        component: The part that is accused if it fails.
-        level: "fault", or "hazard" for what goes wrong in a use that nobody has declared.
-        outcome: "passed", "failed", "expected_failure", "not_applicable" or "error".
-        message: Why it failed or does not apply; "" if it passed.
-        measured: The value that came nearest to its bound, or went furthest past it.
-        at_most: What that may be at most, or None.
-        at_least: What that must be at least, or None.
-        where: Where it was measured: view, module, row, position ...
-        seconds: Time it took.
-        cause: A short name of the likely fault, where the check can tell.
-        reproduce: A command that runs this check alone.
-        expected: What ought to hold where it failed, as a clause; "" if it passed.
-        remedy: What to look at first; "" if it passed.
-        view: The view of the subject in which that was measured, where there are several.
-        script: A file that shows the failure without Theodolite, where one was written.
-        no_script: Why there is none, where one was asked for.
-    """
-
-    id: str
-    claims: tuple[str, ...]
-    component: str
-    outcome: str
-    message: str = ""
-    measured: float | None = None
-    at_most: float | None = None
-    at_least: float | None = None
-    where: Mapping[str, Any] = field(default_factory=dict)
-    seconds: float = 0.0
-    cause: str | None = None
-    reproduce: str = ""
-    expected: str = ""
-    remedy: str = ""
-    view: str | None = None
-    script: str = ""
-    no_script: str = ""
-    level: str = "fault"
-
-    @classmethod
-    def merge(cls, results: Sequence[Result], *, reproduce: str = "") -> Check:
-        """One check out of its results in each view: the worst outcome counts."""
-        worst = min(results, key=lambda r: _WORST_FIRST.index(r["outcome"]))
-        nearest = worst
-        if worst["outcome"] == "passed":
-            passed = [r for r in results if r["outcome"] == "passed"]
-            nearest = max(passed, key=_nearness)
-        return cls(
-            id=str(worst["check"]),
-            claims=tuple(worst["claims"]),
-            component=worst["component"],
-            outcome=worst["outcome"],
-            message=worst["message"],
-            measured=nearest["measured"],
-            at_most=nearest["at_most"],
-            at_least=nearest["at_least"],
-            where=nearest["where"],
-            seconds=sum(r["seconds"] for r in results),
-            cause=worst["cause"],
-            reproduce=reproduce if worst["outcome"] in ("failed", "error") else "",
-            expected=worst["says"],
-            remedy=worst["remedy"],
-            view=nearest["view"],
-            level=worst["level"],
-        )
-
-
-def _nearness(result: Result) -> float:
-    return nearness(result["measured"], result["at_most"], result["at_least"])
 
 
 class AuditFailure(AssertionError):

@@ -36,8 +36,7 @@ def test_each_row_of_weights_is_a_distribution(
         judge(
             weights.clamp(max=0),
             0.0,
-            bound=0,
-            says="no weight is negative",
+            "no weight is negative",
             axes=KEYS,
             where=where,
             remedy="are the weights a softmax of the scores?",
@@ -45,8 +44,8 @@ def test_each_row_of_weights_is_a_distribution(
         judge(
             weights.double().sum(dim=-1),
             1.0,
+            "the weights of each query sum to 1",
             bound=row_sum_error(shape.length, weights.dtype),
-            says="the weights of each query sum to 1",
             axes=ROWS,
             where=where,
             remedy="is softmax taken over the keys, after the mask, and nothing done to it since?",
@@ -63,8 +62,7 @@ def test_later_keys_get_a_weight_of_exactly_zero(
     judge(
         weights.triu(1),
         0.0,
-        bound=0,
-        says="a later key has a weight of exactly 0, however large its score",
+        "a later key has a weight of exactly 0, however large its score",
         axes=KEYS,
         remedy="is every later key filled with -inf, rather than with a finite number?",
     )
@@ -90,8 +88,8 @@ def test_the_mask_comes_before_softmax(
     judge(
         masked.sum(dim=-1),
         1.0,
+        "under the mask each row of weights still sums to 1",
         bound=bound,
-        says="under the mask each row of weights still sums to 1",
         axes=ROWS,
         remedy="add the mask to the scores before softmax",
         cause="mask-after-softmax",
@@ -102,12 +100,12 @@ def test_the_mask_comes_before_softmax(
         measured=float(sums[..., :-1].max()),
         at_most=1 - bound,
     )
-    judge(sums[..., -1], 1.0, bound=bound, says="the last row sees everything and stays at 1")
+    judge(sums[..., -1], 1.0, "the last row sees everything and stays at 1", bound=bound)
     judge(
         masked,
         zeroed / sums[..., None],
+        "masking before softmax is zeroing after it and renormalising",
         bound=2 * attention_error(query, key, torch.ones_like(query)) / float(sums.min()),
-        says="masking before softmax is zeroing after it and renormalising",
         axes=KEYS,
     )
 
@@ -127,8 +125,8 @@ def test_output_stays_between_the_visible_values(
     judge(
         outside,
         0.0,
+        "each output channel lies between the least and the greatest visible value",
         bound=slack,
-        says="each output channel lies between the least and the greatest visible value",
         axes=("row", "head", "position", "channel"),
         remedy="do the weights sum to 1, and is nothing added to or taken from the values?",
     )
@@ -154,8 +152,8 @@ def test_output_is_linear_in_the_values_alone(
     judge(
         combined,
         2 * output - attend(query, key, other),
+        "the output is linear in V",
         bound=bound,
-        says="the output is linear in V",
         axes=("row", "head", "position", "channel"),
         remedy="is anything but a weighted sum done to the values?",
     )
@@ -166,8 +164,8 @@ def test_output_is_linear_in_the_values_alone(
         judge_differs(
             doubled,
             2 * output,
+            f"the output is not linear in {name}: doubling it does not double the output",
             least=bound,
-            says=f"the output is not linear in {name}: doubling it does not double the output",
             remedy="is there a softmax between scores and weights?",
         )
 
@@ -189,8 +187,8 @@ def test_weights_are_chosen_by_the_data(
         judge_differs(
             changed,
             weights,
+            f"other {name} give other weights",
             least=2 * bound,
-            says=f"other {name} give other weights",
             remedy="do the scores come from q·k?",
         )
 
@@ -213,8 +211,8 @@ def test_weights_depend_on_products_alone(
     judge(
         attention(stretched, shrunk, value, causal=True),
         attention(query, key, value, causal=True),
+        "queries and keys with the same products give the same output",
         bound=bound,
-        says="queries and keys with the same products give the same output",
         axes=("row", "head", "position", "channel"),
         remedy="is a score anything but a dot product: a distance, a cosine, a bias from content?",
     )

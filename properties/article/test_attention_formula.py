@@ -51,8 +51,8 @@ def test_attention_is_the_formula(
     judge(
         attention(query, key, value, causal=causal),
         expected,
+        "attention is softmax(QKᵀ/√d + M)V, as plain float64 loops give it",
         bound=attention_error(query, key, value),
-        says="attention is softmax(QKᵀ/√d + M)V, as plain float64 loops give it",
         axes=AXES,
         where={"dtype": dtype, "causal": causal},
         remedy=REMEDY,
@@ -67,11 +67,12 @@ def test_attention_is_the_fused_operator(
 ) -> None:
     """On sequences long enough for torch to work in blocks."""
     query, key, value = normal(3, 2, 3, 157, 20, seed=1, dtype=dtype)
+    # both round
     judge(
         attention(query, key, value, causal=causal),
         F.scaled_dot_product_attention(query, key, value, is_causal=causal),
-        bound=2 * attention_error(query, key, value),  # both round
-        says="attention is torch's scaled_dot_product_attention",
+        "attention is torch's scaled_dot_product_attention",
+        bound=2 * attention_error(query, key, value),
         axes=AXES,
         remedy=REMEDY,
     )
@@ -102,8 +103,8 @@ def test_queries_are_the_last_of_the_keys(
         judge(
             form(query, key, value, mask=mask, causal=causal),
             expected,
+            "query i stands at S - T + i and sees the keys up to there that the mask allows",
             bound=attention_error(query, key, value),
-            says="query i stands at S - T + i and sees the keys up to there that the mask allows",
             axes=AXES,
             where={"form": form.__name__},
             remedy="is the triangle lined up with the last key, and is the mask True for visible?",

@@ -41,8 +41,8 @@ def test_a_triangular_product_is_the_running_mean(batch: int, length: int, seed:
         judge(
             form(x),
             expected,
+            "position t gets the mean of positions 0 to t",
             bound=mean_error(x),
-            says="position t gets the mean of positions 0 to t",
             axes=("row", "position", "channel"),
             where={"form": form.__name__},
             remedy="are the weights lower-triangular, and does each row sum to 1?",
@@ -52,11 +52,12 @@ def test_a_triangular_product_is_the_running_mean(batch: int, length: int, seed:
 @claim("AVG-1")
 def test_the_printed_mean_is_reproduced() -> None:
     x = torch.randn(1, 4, 2, generator=torch.Generator().manual_seed(0))
+    # four digits are printed
     judge(
         averaging.running_mean_by_product(x)[0, 2],
         torch.tensor([-0.5741, -0.3745]),
-        bound=0.5e-4,  # four digits are printed
-        says="seed 0 gives the printed mean of three positions",
+        "seed 0 gives the printed mean of three positions",
+        bound=0.5e-4,
         axes=("channel",),
     )
 
@@ -65,12 +66,13 @@ def test_the_printed_mean_is_reproduced() -> None:
 @drawn(max_examples=20, length=lengths)
 def test_averaging_weights_are_triangular_and_sum_to_one(length: int) -> None:
     weights = averaging.averaging_matrix(length)
-    judge(weights.triu(1), 0.0, bound=0, says="no weight on later positions", axes=("row", "key"))
+    judge(weights.triu(1), 0.0, "no weight on later positions", axes=("row", "key"))
+    # each weight is rounded once
     judge(
         weights.double().sum(dim=1),
         1.0,
-        bound=length * unit_roundoff(weights.dtype),  # each weight is rounded once
-        says="each row of weights sums to 1",
+        "each row of weights sums to 1",
+        bound=length * unit_roundoff(weights.dtype),
         axes=("row",),
     )
 
@@ -81,19 +83,19 @@ def test_softmax_over_minus_infinity_gives_the_same_matrix(length: int) -> None:
     weights = averaging.masked_softmax_matrix(length)
     t = torch.arange(length)
     expected = (t[:, None] >= t).double() / (t[:, None] + 1)
+    # exp(0) and small sums are exact; one division
     judge(
         weights,
         expected,
-        bound=4 * unit_roundoff(weights.dtype),  # exp(0) and small sums are exact; one division
-        says="softmax of equal scores, -inf above the diagonal, is the averaging matrix",
+        "softmax of equal scores, -inf above the diagonal, is the averaging matrix",
+        bound=4 * unit_roundoff(weights.dtype),
         axes=("row", "key"),
         remedy="is the mask -inf on every later key and on no other?",
     )
     judge(
         weights.triu(1),
         0.0,
-        bound=0,
-        says="a score of -inf gets a weight of exactly 0, not a small one",
+        "a score of -inf gets a weight of exactly 0, not a small one",
         axes=("row", "key"),
         remedy="fill with -inf, not with a large negative number",
     )
@@ -104,8 +106,8 @@ def test_the_printed_row_of_weights_is_reproduced() -> None:
     judge(
         averaging.masked_softmax_matrix(4)[2],
         torch.tensor([0.3333, 0.3333, 0.3333, 0.0]),
+        "row 2 of four is a third on each of three positions",
         bound=0.5e-4,
-        says="row 2 of four is a third on each of three positions",
         axes=("key",),
     )
     for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
@@ -128,15 +130,15 @@ def test_equal_scores_average_the_visible_prefix(
     judge(
         attention(query, key, value, causal=True),
         value.cumsum(dim=2) / torch.arange(1, shape.length + 1)[:, None],
+        "with equal scores, causal attention is the mean of the values so far",
         bound=bound,
-        says="with equal scores, causal attention is the mean of the values so far",
         axes=("row", "head", "position", "channel"),
         remedy="does anything but q·k enter the scores, or is the mask off by a key?",
     )
     judge(
         attention(query, key, value, causal=False),
         value.mean(dim=2, keepdim=True).expand(value.shape),
+        "with equal scores and no mask, attention is the mean of all values",
         bound=bound,
-        says="with equal scores and no mask, attention is the mean of all values",
         axes=("row", "head", "position", "channel"),
     )

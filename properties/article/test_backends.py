@@ -23,8 +23,8 @@ def test_the_reference_is_the_same_explicit_and_fused(style: str) -> None:
     judge(
         logits,
         plain(ids),
+        "explicit and fused attention agree",
         bound=_far(plain(ids), torch.float64),
-        says="explicit and fused attention agree",
         axes=("row", "position", "token"),
         component="backend",
     )
@@ -43,8 +43,8 @@ def test_the_reference_is_the_same_compiled_and_exported() -> None:
         judge(
             other(ids),
             expected,
+            f"the {name} model agrees with the plain one",
             bound=_far(expected, torch.float32),
-            says=f"the {name} model agrees with the plain one",
             axes=("row", "position", "token"),
             component="backend",
         )

@@ -45,7 +45,7 @@ def test_the_reference_checkpointed_block_by_block_has_the_same_gradients() -> N
         judge(
             found,
             wanted,
+            "a checkpointed block has the gradients of a plain one",
             bound=NOISE * float(wanted.abs().max()),
-            says="a checkpointed block has the gradients of a plain one",
             component="gradient",
         )

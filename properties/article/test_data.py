@@ -48,8 +48,7 @@ def test_the_vocabulary_is_the_sorted_set_of_characters(text: str) -> None:
     judge(
         tokenizer.encode(text),
         torch.tensor(expected),
-        bound=0,
-        says="a character's id is its rank among the sorted characters",
+        "a character's id is its rank among the sorted characters",
         axes=("index",),
         where={"text": repr(text)},
         remedy="a vocabulary in another order cannot read the checkpoints of this one",
@@ -64,16 +63,14 @@ def test_the_split_is_ninety_to_ten_without_overlap(length: int) -> None:
     judge(
         torch.cat([train, validation]),
         torch.arange(length),
-        bound=0,
-        says="the two parts put end to end are the text, nothing twice and nothing lost",
+        "the two parts put end to end are the text, nothing twice and nothing lost",
         axes=("index",),
         remedy="both parts should be cut at one border",
     )
     judge(
         len(train),
         9 * length // 10,
-        bound=0,
-        says="nine tenths of the text are for training",
+        "nine tenths of the text are for training",
         where={"length": length},
     )
 
@@ -97,16 +94,14 @@ def test_the_target_is_the_input_shifted_by_one(
     judge(
         place,
         place[:, :1].expand(batch, context) + torch.arange(context),
-        bound=0,
-        says="an input is a window of consecutive ids inside the data",
+        "an input is a window of consecutive ids inside the data",
         axes=("row", "position"),
         remedy="may a window start where it runs past the end?",
     )
     judge(
         torch.argsort(text)[targets],
         place + 1,
-        bound=0,
-        says="the target at each position is the id that follows the input's in the data",
+        "the target at each position is the id that follows the input's in the data",
         axes=("row", "position"),
         remedy="shift by one, once; a target equal to the input teaches copying",
     )
@@ -127,8 +122,7 @@ def test_every_window_is_reachable_the_last_one_too(seed: int, context: int, win
     judge(
         seen,
         (torch.arange(context + windows) < windows).double(),
-        bound=0,
-        says="each window that lies inside the data is drawn sooner or later, and no other",
+        "each window that lies inside the data is drawn sooner or later, and no other",
         axes=("start",),
         where={"windows": windows, "draws": draws},
         remedy="N ids hold N - T windows of T + 1; is the upper end of the draw exclusive already?",

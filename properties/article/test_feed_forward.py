@@ -42,8 +42,8 @@ def test_each_position_is_for_itself(
     judge(
         after[:, others],
         before[:, others],
+        "the output at a position depends on the input at that position alone",
         bound=bound,
-        says="the output at a position depends on the input at that position alone",
         axes=("row", "other position", "channel"),
         where={"changed": place},
         remedy="Does anything in it reduce or normalise over time or over the batch?",
@@ -52,8 +52,8 @@ def test_each_position_is_for_itself(
     judge_differs(
         after[:, place],
         before[:, place],
+        "the output at a position does depend on the input there",
         least=bound,
-        says="the output at a position does depend on the input there",
         where={"changed": place},
         component="feed_forward",
     )
@@ -71,8 +71,8 @@ def test_permuting_positions_commutes(
     judge(
         permuted,
         plain[:, order],
+        "permuting positions commutes with the feed-forward network",
         bound=SEPARATES * float(plain.std()),
-        says="permuting positions commutes with the feed-forward network",
         axes=("row", "position", "channel"),
         where={"order": order},
         remedy="Does it know where a position stands?",
@@ -93,8 +93,8 @@ def test_swiglu_is_the_formula(seed: int, scale: float) -> None:
     judge(
         network(x)[0],
         np.array(expected),
+        "SwiGLU is W₂(SiLU(W₁x) ⊙ W₃x)",
         bound=_swiglu_error(x, first, third, second),
-        says="SwiGLU is W₂(SiLU(W₁x) ⊙ W₃x)",
         axes=("position", "channel"),
         where={"scale": scale},
         remedy="Which branch is activated? SiLU is z·σ(z), neither σ nor GELU.",
@@ -125,24 +125,24 @@ def test_swiglu_is_linear_in_its_linear_branch_alone(seed: int, factor: float) -
     judge(
         scaled,
         factor * plain,
+        "the output scales with W₃",
         bound=bound,
-        says="the output scales with W₃",
         where=where,
         component="feed_forward",
     )
     judge(
         together,
         plain + alone,
+        "the output is additive in W₃",
         bound=bound,
-        says="the output is additive in W₃",
         where=where,
         component="feed_forward",
     )
     judge_differs(
         outputs["gate"][0],
         factor * plain,
+        "the output does not scale with W₁, which is activated",
         least=1e3 * bound,
-        says="the output does not scale with W₁, which is activated",
         where=where,
         component="feed_forward",
     )
@@ -160,8 +160,7 @@ def test_the_original_is_relu_at_four_times_the_width(seed: int) -> None:
         judge(
             torch.tensor(widen.shape).double(),
             torch.tensor([24.0, 6.0]),
-            bound=0,
-            says="d_ff is 4·d",
+            "d_ff is 4·d",
             component="feed_forward",
         )
         expected = [
@@ -171,9 +170,9 @@ def test_the_original_is_relu_at_four_times_the_width(seed: int) -> None:
         judge(
             network(x)[0],
             np.array(expected),
+            "the original feed-forward network is W₂ max(W₁x, 0)",
             bound=hidden_error * float(narrow.abs().sum(-1).max())
             + product_error((x @ widen.T).abs(), narrow.T),
-            says="the original feed-forward network is W₂ max(W₁x, 0)",
             axes=("position", "channel"),
             component="feed_forward",
         )
@@ -198,8 +197,8 @@ def test_only_the_feed_forward_network_is_nonlinear_in_one_position(
         judge(
             attend(x + y),
             attend(x) + attend(y),
+            "attention over a single position is linear",
             bound=rounding,
-            says="attention over a single position is linear",
             component="attention",
         )
         together, apart, nothing = (
@@ -210,8 +209,8 @@ def test_only_the_feed_forward_network_is_nonlinear_in_one_position(
         judge_differs(
             together,
             apart - nothing,
+            "the feed-forward network is not linear in a position",
             least=SEPARATES * float(apart.std()),
-            says="the feed-forward network is not linear in a position",
             remedy="Is there an activation between its matrices?",
             component="feed_forward",
         )
@@ -225,8 +224,8 @@ def test_attention_over_one_position_gives_its_value(attention: Attention, seed:
     judge(
         attention(query * 30, key, value, causal=True),
         value,
+        "attention over one position is its value, whatever query and key",
         bound=2 * unit_roundoff(value.dtype) * float(value.abs().max()),
-        says="attention over one position is its value, whatever query and key",
         axes=("row", "head", "position", "channel"),
         component="attention",
     )

@@ -28,8 +28,7 @@ def test_three_matrices_cost_what_two_do(third: int, length: int) -> None:
         judge(
             sum(each.numel() for each in network.parameters()),
             8 * width**2,
-            bound=0,
-            says="the feed-forward network has 8·d² parameters",
+            "the feed-forward network has 8·d² parameters",
             where=where,
             remedy="d_ff is 4·d with two matrices and 8/3·d with three.",
             component="feed_forward",
@@ -37,8 +36,7 @@ def test_three_matrices_cost_what_two_do(third: int, length: int) -> None:
         judge(
             count_cost(partial(network, x)).matrix_flops,
             2 * 8 * width**2 * 2 * length,
-            bound=0,
-            says="the feed-forward network takes 16·d² FLOPs a position",
+            "the feed-forward network takes 16·d² FLOPs a position",
             where=where,
             component="feed_forward",
         )
@@ -79,9 +77,8 @@ def test_the_printed_widths() -> None:
         judge(
             reference.gated_width(width, multiple),
             hidden,
-            bound=0,
-            says=f"8/3 · {width} rounds up to {hidden}",
+            f"8/3 · {width} rounds up to {hidden}",
             component="feed_forward",
         )
     ratio = reference.gated_width(4096, 256) / 4096
-    judge(ratio, 2.69, bound=0.005, says="11008 is 2.69 times 4096", component="feed_forward")
+    judge(ratio, 2.69, "11008 is 2.69 times 4096", bound=0.005, component="feed_forward")

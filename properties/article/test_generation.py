@@ -66,12 +66,7 @@ def test_new_tokens_follow_an_untouched_prompt(
     )
     for what, ids in (("what is returned", written[:, :length]), ("what was given", prompt)):
         judge(
-            ids,
-            kept,
-            bound=0,
-            says=f"the prompt is untouched in {what}",
-            axes=("row", "position"),
-            where=where,
+            ids, kept, f"the prompt is untouched in {what}", axes=("row", "position"), where=where
         )
     require(
         bool(((written >= 0) & (written < shape.vocabulary)).all()),
@@ -98,18 +93,12 @@ def test_the_same_generator_writes_the_same_tokens(style: str, use_cache: bool, 
     judge(
         again,
         one,
-        bound=0,
-        says="one seed of the generator writes one text",
+        "one seed of the generator writes one text",
         axes=("row", "position"),
         remedy="is the generator handed on to every draw?",
     )
-    judge_differs(other, one, least=0, says="another seed writes another text")
-    judge(
-        torch.get_rng_state(),
-        before,
-        bound=0,
-        says="with a generator given, torch's own is left alone",
-    )
+    judge_differs(other, one, "another seed writes another text")
+    judge(torch.get_rng_state(), before, "with a generator given, torch's own is left alone")
 
 
 @claim("GEN-2")
@@ -145,19 +134,18 @@ def test_tokens_before_the_context_change_nothing(
     judge(
         found,
         expected,
-        bound=0,
-        says="tokens before the last ctx change no logit",
+        "tokens before the last ctx change no logit",
         axes=("step", "row", "token"),
         where=where,
         remedy="cut to ids[:, -ctx:] before every step, and drop a cache that has read more",
     )
-    judge(longest, context, bound=0, says="the model reads the last ctx tokens", where=where)
+    judge(longest, context, "the model reads the last ctx tokens", where=where)
     _, found, _ = after_changing(older)
     judge_differs(
         found[0],
         expected[0],
+        "the oldest token of the context is read",
         least=1e-9,
-        says="the oldest token of the context is read",
         where=where,
         remedy="the cut should keep ctx tokens, not fewer",
     )
@@ -191,8 +179,8 @@ def test_each_step_reads_the_last_tokens_and_no_others(
     judge(
         found,
         expected,
+        "every step's logits are those of the last ctx tokens alone",
         bound=NOISE * float(expected.abs().max()),
-        says="every step's logits are those of the last ctx tokens alone",
         axes=("step", "row", "token"),
         where={"style": style, "prompt": length, "context": context, "cache": use_cache},
         remedy="a cache that has read tokens now outside the context has to go",

@@ -99,7 +99,7 @@ def test_generation_with_a_cache_writes_what_it_writes_without(
     where = {"prompt": length, "context": context} | variant
     for found in (cached, again):
         _judge_logits(found.logits, plain.logits, where=where, axes=("step", "row", "token"))
-        judge(found.ids, plain.ids, bound=0, says="a cache changes no token", where=where)
+        judge(found.ids, plain.ids, "a cache changes no token", where=where)
 
 
 def _in_chunks(model: GPT, ids: Tensor, chunks: list[int]) -> Tensor:
@@ -120,8 +120,8 @@ def _judge_logits(
     judge(
         found,
         expected,
+        "decoding with a cache gives the logits of the full forward",
         bound=NOISE * float(expected.detach().abs().max()),
-        says="decoding with a cache gives the logits of the full forward",
         axes=axes,
         where=where,
         remedy="positions count on from the cache, old keys stand first, the mask is lined up "

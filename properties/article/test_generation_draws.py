@@ -15,7 +15,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from theodolite.fixtures.judging.judgement import judge, require
+from theodolite.fixtures.judging.judgement import at_most, judge, require
 from theodolite.fixtures.oracles.reference_stream import random_ids, small_config, small_gpt
 from theodolite.fixtures.oracles.strategies import drawn, normal, seeds
 from theodolite.properties import claim
@@ -51,7 +51,7 @@ def _judge_draws(
 ) -> None:
     """Hold counts against the probabilities they should have been drawn from."""
     impossible = int(counts[probabilities == 0].sum())
-    judge(impossible, 0, bound=0, says=f"{says}: nothing of probability 0 is drawn", where=where)
+    judge(impossible, 0, f"{says}: nothing of probability 0 is drawn", where=where)
     counted, expected = _pooled(counts, probabilities)
     statistic = float(((counted - expected).square() / expected).sum())
     chance = _chance(statistic, len(counted) - 1)
@@ -77,11 +77,10 @@ def _require_power(logits: Tensor, draws: int, factor: float) -> None:
     freedom = len(cells) - 1
     low = freedom + off_centre - 5 * math.sqrt(2 * (freedom + 2 * off_centre))
     chance = _chance(low, freedom)
-    require(
-        chance < CHANCE,
+    at_most(
+        chance,
+        CHANCE,
         f"the test is sharp enough to refuse a temperature that is {factor - 1:.0%} too high",
-        measured=chance,
-        at_most=CHANCE,
     )
 
 

@@ -101,8 +101,8 @@ def test_the_model_is_its_parts_put_together(style: str, seed: int) -> None:
     judge(
         gpt(ids).detach(),
         expected,
+        "logits are head(norm(x)) of x + attention(norm(x)) + feed_forward(norm(that))",
         bound=NOISE * float(expected.abs().max()),
-        says="logits are head(norm(x)) of x + attention(norm(x)) + feed_forward(norm(that))",
         axes=("row", "position", "token"),
         where={"style": style},
         remedy="compare the order of parts, and what each of them reads",
@@ -129,8 +129,8 @@ def test_the_articles_model_has_810_624_parameters() -> None:
     for name, printed in ARTICLE.items():
         where = {"part": name}
         says = f"the article's {name} has {printed:,} parameters"
-        judge(getattr(formula, name), printed, bound=0, says=f"{says}, by formula", where=where)
-        judge(counted[name], printed, bound=0, says=f"{says}, counted", where=where)
+        judge(getattr(formula, name), printed, f"{says}, by formula", where=where)
+        judge(counted[name], printed, f"{says}, counted", where=where)
 
 
 @claim("GPT-2")
@@ -143,8 +143,7 @@ def test_the_closed_formula_counts_every_shape(choices: dict[str, Any]) -> None:
     judge(
         parameters.parameter_count(shape).total,
         _count(gpt),
-        bound=0,
-        says="the closed formula gives the number of parameters of the model",
+        "the closed formula gives the number of parameters of the model",
         where=choices,
         remedy="is a part left out of the formula, or built and not used?",
     )
@@ -167,8 +166,7 @@ def test_the_count_is_what_the_anatomy_predicts(style: str, layers: int, tied: b
     judge(
         _count(gpt),
         parameters.parameter_count(anatomy).total,
-        bound=0,
-        says="the model has as many parameters as its anatomy predicts, tied weights once",
+        "the model has as many parameters as its anatomy predicts, tied weights once",
         where={"style": style, "layers": layers, "tied": tied},
         remedy="are all layers registered, and is the head the embedding's weight itself?",
     )

@@ -9,7 +9,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from theodolite.fixtures.judging.judgement import judge, require
+from theodolite.fixtures.judging.judgement import at_most, judge, require
 from theodolite.fixtures.oracles.reference_stream import random_ids, small_config, small_gpt, styles
 from theodolite.fixtures.oracles.strategies import drawn, normal, seeds
 from theodolite.properties import claim
@@ -61,8 +61,8 @@ def test_loss_is_the_mean_negative_log_probability(
     judge(
         loss.token_loss(logits, targets),
         _by_hand(logits, targets),
+        "the loss is the mean of -log p(target) over the tokens that count",
         bound=_bound(logits),
-        says="the loss is the mean of -log p(target) over the tokens that count",
         where={"scale": scale, "ignored": int(dropped.sum())},
         remedy="natural logarithm, mean over counted tokens, logits (not probabilities) in",
     )
@@ -77,16 +77,16 @@ def test_targets_are_the_inputs_shifted_once(batch: int, length: int, seed: int)
     judge(
         loss.next_token_loss(logits, ids),
         _by_hand(logits[:, :-1], ids[:, 1:]),
+        "the next-token loss shifts once",
         bound=_bound(logits),
-        says="the next-token loss shifts once",
         remedy="shift either the targets in the data or the logits in the loss, not both",
     )
     certain = torch.nn.functional.one_hot(ids.roll(-1, dims=1), 11).double() * 50
     judge(
         loss.next_token_loss(certain, ids),
         0.0,
+        "who is certain of every next token has no loss",
         bound=11 * math.exp(-50),
-        says="who is certain of every next token has no loss",
         remedy="an unshifted target rewards copying the visible token",
     )
 
@@ -101,12 +101,12 @@ def test_the_model_returns_the_loss_of_its_own_logits(style: str, seed: int) -> 
     with torch.no_grad():
         alone = gpt(ids[:, :-1])
         logits, found = gpt(ids[:, :-1], ids[:, 1:])
-    judge(logits, alone, bound=0, says="targets do not change the logits")
+    judge(logits, alone, "targets do not change the logits")
     judge(
         found,
         _by_hand(logits, ids[:, 1:]),
+        "the model's loss is the cross-entropy of its logits against the targets as given",
         bound=_bound(logits),
-        says="the model's loss is the cross-entropy of its logits against the targets as given",
         where={"style": style},
         remedy="targets come shifted from the data; the model must not shift them again",
     )
@@ -161,16 +161,15 @@ def test_untrained_logits_have_a_variance_of_a_third() -> None:
     judge(
         found.mean(),
         1 / 3,
+        "the untrained logits of torch's own initialisation have variance 1/3",
         bound=7 * _standard_error(found),
-        says="the untrained logits of torch's own initialisation have variance 1/3",
         where={"models": MODELS},
         remedy="is the head initialised like any linear layer, and does it read unit RMS?",
     )
-    require(
-        7 * _standard_error(found) < 0.15 / 3,
+    at_most(
+        7 * _standard_error(found),
+        0.15 / 3,
         "the bound is narrower than an error of 15 % in the variance",
-        measured=7 * _standard_error(found),
-        at_most=0.15 / 3,
     )
 
 
@@ -191,8 +190,8 @@ def test_the_untrained_loss_is_ln_v_and_half_the_variance_of_the_logits() -> Non
         judge(
             found.mean(),
             expected,
+            "the untrained loss is ln V + var(logits)/2, less (exp(var) - 1)/2V",
             bound=7 * _standard_error(found),
-            says="the untrained loss is ln V + var(logits)/2, less (exp(var) - 1)/2V",
             where={"loss": what, "models": MODELS},
             remedy="a head of unit variance starts tens of nats above ln V",
         )
@@ -205,22 +204,13 @@ def test_the_articles_first_loss_is_one_of_these() -> None:
     With frequencies falling as 1/rank, as letters' roughly do, a model's loss spreads by some
     hundredths around the same mean. The printed one has to lie within three such spreads.
     """
-    require(
-        f"{math.log(VOCABULARY):.2f}" == "4.30",
-        "ln 74 is 4.30",
-        measured=math.log(VOCABULARY),
-    )
+    require(f"{math.log(VOCABULARY):.2f}" == "4.30", "ln 74 is 4.30", measured=math.log(VOCABULARY))
     found = _untrained(1 / torch.arange(1.0, VOCABULARY + 1)).loss
     judge(
         found.mean(),
         PRINTED_FIRST_LOSS,
+        "the article's first loss, 4.495, lies among those of untrained models",
         bound=3 * float(found.std()),
-        says="the article's first loss, 4.495, lies among those of untrained models",
         where={"models": MODELS, "spread": round(float(found.std()), 4)},
     )
-    require(
-        3 * float(found.std()) < 0.25,
-        "three spreads are less than a quarter of a nat",
-        measured=3 * float(found.std()),
-        at_most=0.25,
-    )
+    at_most(3 * float(found.std()), 0.25, "three spreads are less than a quarter of a nat")

@@ -61,7 +61,7 @@ def test_view_after_transpose_raises_and_reshape_copies(sizes: Sizes, seed: int)
         "reshape to (B, T, C) copies",
     )
     says = "reshape joins the heads' channels side by side"
-    judge(copied, _joined_by_hand(heads), bound=0, says=says, axes=AXES)
+    judge(copied, _joined_by_hand(heads), says, axes=AXES)
 
 
 @claim("GPT-4")
@@ -75,22 +75,16 @@ def test_view_straight_to_heads_raises_nothing_and_scrambles_them(sizes: Sizes, 
     judge_differs(
         straight,
         right,
+        "view straight to (B, H, T, d) gives other heads than view and transpose",
         least=0.1,
-        says="view straight to (B, H, T, d) gives other heads than view and transpose",
     )
-    judge(
-        straight.flatten(),
-        x.flatten(),
-        bound=0,
-        says="no value is lost by it, which is why nothing complains",
-    )
+    judge(straight.flatten(), x.flatten(), "no value is lost by it, which is why nothing complains")
     judge(
         right.flatten(0, 1),
         torch.cat([piece for row in x for piece in row.split(width, dim=-1)]).view_as(
             right.flatten(0, 1)
         ),
-        bound=0,
-        says="view to (B, T, H, d) and transpose gives each head its own channels",
+        "view to (B, T, H, d) and transpose gives each head its own channels",
     )
 
 
@@ -113,12 +107,12 @@ def test_each_head_is_given_its_own_channels_of_every_position(sizes: Sizes, see
             judge(
                 split[:, head],
                 whole[..., head * width : (head + 1) * width],
+                f"a head's {name} is its own slice of channels, position by position",
                 bound=NOISE * float(whole.abs().max()),
-                says=f"a head's {name} is its own slice of channels, position by position",
                 axes=AXES,
                 where={"head": head},
-                component="heads",
                 remedy="view to (B, T, H, d), then transpose; not view to (B, H, T, d)",
+                component="heads",
             )
 
 
@@ -134,11 +128,11 @@ def test_joined_heads_stand_side_by_side(sizes: Sizes, seed: int) -> None:
     judge(
         part.attend(query, key, value, mask=None, causal=True),
         expected,
+        "channels h·d … (h + 1)·d - 1 of the joined output are head h's",
         bound=NOISE * float(expected.abs().max()),
-        says="channels h·d … (h + 1)·d - 1 of the joined output are head h's",
         axes=AXES,
-        component="heads",
         remedy="transpose(1, 2) before the heads are joined, and reshape instead of view",
+        component="heads",
     )
 
 

@@ -57,8 +57,7 @@ def test_heads_cost_neither_parameters_nor_operations(width: int) -> None:
         judge(
             sum(each.numel() for each in layer.parameters()),
             4 * width**2,
-            bound=0,
-            says="attention has 4·d² parameters, whatever the number of heads",
+            "attention has 4·d² parameters, whatever the number of heads",
             where=where,
             remedy="is each head d/h wide, and are the four matrices d by d?",
         )
@@ -67,8 +66,7 @@ def test_heads_cost_neither_parameters_nor_operations(width: int) -> None:
         judge(
             counter.get_total_flops(),
             2 * 3 * LENGTH * (4 * width**2 + 2 * LENGTH * width),
-            bound=0,
-            says="attention takes the same operations, whatever the number of heads",
+            "attention takes the same operations, whatever the number of heads",
             where=where,
         )
 
@@ -91,8 +89,8 @@ def test_a_head_moves_its_own_slice_alone(heads: int, seed: int, which: str) -> 
     judge(
         after[..., ~own],
         before[..., ~own],
+        "a head leaves the channels of the others alone",
         bound=bound,
-        says="a head leaves the channels of the others alone",
         axes=AXES,
         where=where,
         remedy="are heads split from channels, and joined again, along the same axes?",
@@ -100,8 +98,8 @@ def test_a_head_moves_its_own_slice_alone(heads: int, seed: int, which: str) -> 
     judge_differs(
         after[..., own],
         before[..., own],
+        "a head moves its own channels",
         least=2 * bound,
-        says="a head moves its own channels",
         where=where,
     )
 
@@ -120,8 +118,8 @@ def test_one_fused_projection_is_three(heads: int, seed: int) -> None:
         judge(
             fused,
             torch.stack(heads_apart, dim=1),
+            f"the fused projection gives the {name} that one of their own would give",
             bound=bound,
-            says=f"the fused projection gives the {name} that one of their own would give",
             axes=("row", "head", "position", "channel"),
             where={"heads": heads},
             remedy="in what order do the rows of the fused matrix hold q, k, v and heads?",
@@ -144,8 +142,8 @@ def test_joined_heads_pass_through_the_output_projection(heads: int, seed: int) 
     judge(
         layer(x),
         torch.cat(one_by_one, dim=-1) @ layer.output.weight.T,
+        "the layer's output is W_O applied to its heads, joined in order",
         bound=2 * layer_error(layer, x),
-        says="the layer's output is W_O applied to its heads, joined in order",
         axes=AXES,
         where={"heads": heads},
         remedy="is there an output projection, and does it mix all heads?",
@@ -167,8 +165,8 @@ def test_the_order_of_heads_does_not_matter(heads: int, seed: int) -> None:
     judge(
         permuted(x),
         layer(x),
+        "permuting heads together with the columns of W_O changes nothing",
         bound=bound,
-        says="permuting heads together with the columns of W_O changes nothing",
         axes=AXES,
         where={"heads": heads},
         remedy="is every head treated alike, and does W_O read them in the order of q, k and v?",
@@ -176,8 +174,8 @@ def test_the_order_of_heads_does_not_matter(heads: int, seed: int) -> None:
     judge_differs(
         half_done,
         layer(x),
+        "permuting heads without the columns of W_O changes the output",
         least=bound,
-        says="permuting heads without the columns of W_O changes the output",
         remedy="is the output projection used?",
     )
 
@@ -194,8 +192,8 @@ def test_two_heads_look_at_two_places_and_one_cannot(seed: int, first: int, seco
     judge(
         left,
         right,
+        "one head gives every channel the same weights",
         bound=attention_error(query, key, twice),
-        says="one head gives every channel the same weights",
         axes=AXES,
     )
     double = layer_of(2, seed, 2 * LENGTH)
@@ -207,8 +205,7 @@ def test_two_heads_look_at_two_places_and_one_cannot(seed: int, first: int, seco
     judge(
         places,
         torch.tensor([first, second]).expand(LENGTH, 2),
-        bound=0,
-        says="two heads of one layer look at the two places that their queries ask for",
+        "two heads of one layer look at the two places that their queries ask for",
         axes=("position", "head"),
         remedy="does each head use its own queries and keys?",
     )
@@ -224,8 +221,8 @@ def test_heads_of_one_layer_attend_differently(heads: int, seed: int) -> None:
         judge_differs(
             weights[:, head],
             weights[:, 0],
+            "two heads of one layer have two patterns of attention",
             least=2 * attention_error(query, key, torch.ones_like(query)),
-            says="two heads of one layer have two patterns of attention",
             where={"heads": (0, head)},
             remedy="does each head have rows of its own in the projections?",
         )
@@ -252,4 +249,4 @@ def test_heads_divide_the_width_or_are_refused(width: int, heads: int) -> None:
         where=where,
         remedy="raise an error that names both numbers, before any tensor is made",
     )
-    judge(layer.head_width, width // heads, bound=0, says="d_head is d_model/h", where=where)
+    judge(layer.head_width, width // heads, "d_head is d_model/h", where=where)

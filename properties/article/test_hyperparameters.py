@@ -10,7 +10,7 @@ import torch
 from hypothesis import strategies as st
 
 from theodolite.fixtures.anatomy import advice as adviser
-from theodolite.fixtures.judging.judgement import judge, require
+from theodolite.fixtures.judging.judgement import exactly, judge, none_of, require
 from theodolite.fixtures.oracles.strategies import drawn
 from theodolite.properties import claim
 from theodolite.reference import config, model, parameters
@@ -97,11 +97,9 @@ def test_what_everybody_chooses_needs_no_advice(
         "weight_decay": 0.1,
     }
     said = adviser.advice(**choices)
-    require(
-        not said,
+    none_of(
+        said,
         "a shape within the table needs no advice",
-        measured=len(said),
-        at_most=0,
         where={**choices, "said": said},
         component="parameters",
     )
@@ -114,12 +112,10 @@ def test_each_unusual_choice_is_named_with_the_usual_one(name: str) -> None:
     departure, named = UNUSUAL[name]
     said = adviser.advice(**_mainstream_but(departure))
     where = {"choice": name, "said": said}
-    require(
-        len(said) == 1,
+    exactly(
+        len(said),
+        1,
         "an unusual choice gets one sentence of advice",
-        measured=len(said),
-        at_least=1,
-        at_most=1,
         where=where,
         component="parameters",
     )
@@ -197,8 +193,7 @@ def test_the_published_models_count_as_published(
         judge(
             measured,
             expected,
-            bound=0,
-            says=f"{name} has the published {fact}",
+            f"{name} has the published {fact}",
             where={"measured": measured, "published": expected},
             component="parameters",
         )
@@ -222,8 +217,8 @@ def test_quiz_5_at_width_4096(choice: Choices, *, usual: bool) -> None:
         (not said) == usual,
         "the advice tells the mainstream answers of the quiz from the others",
         measured=len(said),
-        at_least=float(not usual),
         at_most=float(not usual),
+        at_least=float(not usual),
         where={"choice": choice or "as LLaMA-2 7B", "said": said},
         component="parameters",
     )

@@ -87,8 +87,8 @@ def test_norm_is_its_formula_with_epsilon_inside_the_root(
     judge(
         _apply(norm, x),
         expected,
+        f"{kind} divides by the root of (mean square + eps) of what it normalises",
         bound=_bound(x, expected),
-        says=f"{kind} divides by the root of (mean square + eps) of what it normalises",
         axes=("row", "position", "channel"),
         where={"scale": f"2^{exponent}", "offset": offset},
         remedy="eps inside the root, the biased variance, one root, and a division, in this order",
@@ -106,8 +106,8 @@ def test_norm_ignores_scale(norm: Norm, norm_width: int, seed: int, exponent: in
     judge(
         _apply(norm, x * 2.0**exponent),
         expected,
+        "a norm gives the same for x and for a multiple of x",
         bound=2 * _bound(x, expected) + share_of_epsilon * float(expected.abs().max()),
-        says="a norm gives the same for x and for a multiple of x",
         axes=("row", "position", "channel"),
         where={"factor": 2**exponent},
         remedy="is the input divided by its own scale, to the first power?",
@@ -125,8 +125,8 @@ def test_both_norms_agree_on_zero_mean_input(norm: Norm, norm_width: int, seed: 
         judge(
             _apply(norm, x),
             expected,
+            "on input of mean zero, LayerNorm and RMSNorm with unit gain are the same",
             bound=_bound(x, expected),
-            says="on input of mean zero, LayerNorm and RMSNorm with unit gain are the same",
             axes=("row", "position", "channel"),
         )
 
@@ -141,15 +141,15 @@ def test_a_shift_is_ignored_or_kept_but_not_half_of_each(
     out = _apply(norm, x)
     if _centres(norm, norm_width):
         says = "LayerNorm's output has mean 0 over the channels"
-        judge(out.mean(-1), 0.0, bound=_bound(x, out), says=says, axes=("row", "position"))
+        judge(out.mean(-1), 0.0, says, bound=_bound(x, out), axes=("row", "position"))
         return
-    judge_differs(out, _apply(norm, x - shift), least=0.1, says="RMSNorm feels a shift")
+    judge_differs(out, _apply(norm, x - shift), "RMSNorm feels a shift", least=0.1)
     direction = x.double() / x.double().norm(dim=-1, keepdim=True)
     judge(
         out,
         (out * direction).sum(-1, keepdim=True) * direction,
+        "RMSNorm does not centre: its output is a multiple of its input",
         bound=_bound(x, out),
-        says="RMSNorm does not centre: its output is a multiple of its input",
         axes=("row", "position", "channel"),
         remedy="RMSNorm divides the input itself, not the input less its mean",
     )
@@ -169,8 +169,8 @@ def test_output_has_unit_rms(norm: Norm, norm_width: int, seed: int, exponent: i
     judge(
         out.square().mean(-1).sqrt(),
         expected,
+        "a norm with unit gain gives every position an RMS of 1",
         bound=_bound(x, out),
-        says="a norm with unit gain gives every position an RMS of 1",
         axes=("row", "position"),
         where={"scale": f"2^{exponent}"},
         remedy="multiply by the reciprocal root of the mean square (not by the root itself)",
@@ -192,8 +192,8 @@ def test_a_position_is_normalised_by_its_own_channels_alone(
         judge(
             _apply(norm, company)[row, position],
             expected,
+            f"a position comes out the same alone and beside {what} neighbours",
             bound=bound,
-            says=f"a position comes out the same alone and beside {what} neighbours",
             axes=("channel",),
             where={"row": row, "position": position},
             remedy="normalise over the last axis alone; over time it leaks the future",

@@ -7,7 +7,7 @@ import dataclasses
 import torch
 from torch import nn
 
-from theodolite.fixtures.judging.judgement import judge, require
+from theodolite.fixtures.judging.judgement import at_most, judge, require
 from theodolite.fixtures.oracles.cost import Cost, count_cost
 from theodolite.fixtures.oracles.strategies import normal
 from theodolite.properties import claim
@@ -40,18 +40,17 @@ def test_norms_take_a_negligible_share_of_the_operations() -> None:
     for width in (128, 256):
         whole, norms = _costs(width)
         shares[width] = norms.flops / whole.flops
-    require(
-        shares[128] < 0.01,
+    at_most(
+        shares[128],
+        0.01,
         "two norms take less than a hundredth of the operations of their block",
-        measured=shares[128],
-        at_most=0.01,
         remedy="a mean of squares takes d multiplications, not d²",
     )
     judge(
         shares[256] / shares[128],
         0.5,
+        "the norms' share of the operations halves as the width doubles",
         bound=0.03,
-        says="the norms' share of the operations halves as the width doubles",
         remedy="the cost of a norm should grow with d, not with d²",
     )
 
@@ -67,11 +66,10 @@ def test_a_norm_reads_and_writes_every_activation_for_little_work() -> None:
             f"a norm {verb} every activation at least once",
             measured=moved / activations,
         )
-    require(
-        norms.flops / norms.moved < 1,
+    at_most(
+        norms.flops / norms.moved,
+        1,
         "a norm makes less than one operation for each element that it moves",
-        measured=norms.flops / norms.moved,
-        at_most=1,
     )
     require(
         norms.moved / whole.moved > 10 * norms.flops / whole.flops,
@@ -91,8 +89,7 @@ def test_rms_norm_makes_one_reduction_where_layer_norm_makes_two() -> None:
         judge(
             cost.reductions,
             expected,
-            bound=0,
-            says=f"{kind} makes {expected} reduction{'s'[: expected - 1]} over the channels",
+            f"{kind} makes {expected} reduction{'s'[: expected - 1]} over the channels",
             remedy="the mean square is one; the mean, if it is taken away, another",
         )
     for what, more, least in (

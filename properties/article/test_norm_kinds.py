@@ -79,8 +79,8 @@ def test_both_norms_are_their_formulas_and_torchs_own(
             judge(
                 module(x),
                 other,
+                f"{kind} is {name}",
                 bound=_bound(x, expected, eps, centred=kind == "LayerNorm") * loudest,
-                says=f"{kind} is {name}",
                 axes=AXES,
                 where=where,
                 remedy="eps inside the root, the biased variance, gain and shift last",
@@ -94,12 +94,12 @@ def test_layer_norm_ignores_a_shift_and_rms_norm_does_not(width: int, seed: int)
     rms, layer = _pair(width, 1e-5)
     x = _input(width, seed)
     bound = 2 * _bound(x + 4, layer(x), 1e-5, centred=True)
-    judge(layer(x + 4), layer(x), bound=bound, says="LayerNorm ignores a shift", axes=AXES)
+    judge(layer(x + 4), layer(x), "LayerNorm ignores a shift", bound=bound, axes=AXES)
     judge_differs(
         rms(x + 4),
         rms(x),
+        "RMSNorm does not centre, so it feels a shift",
         least=0.1,
-        says="RMSNorm does not centre, so it feels a shift",
         remedy="RMSNorm divides the input itself, not the input less its mean",
     )
 
@@ -113,8 +113,8 @@ def test_the_two_norms_agree_on_zero_mean_input(width: int, eps: float, seed: in
     judge(
         rms(x),
         layer(x),
+        "on input of mean zero, and with unit gains, RMSNorm equals LayerNorm",
         bound=2 * _bound(x, layer(x), eps, centred=True),
-        says="on input of mean zero, and with unit gains, RMSNorm equals LayerNorm",
         axes=AXES,
         where={"width": width, "eps": eps},
     )
@@ -134,8 +134,8 @@ def test_the_gain_acts_per_channel(width: int, seed: int) -> None:
         judge(
             found,
             expected,
+            f"the gain of {kind} multiplies each channel by its own factor",
             bound=8 * DOUBLE * (float(expected.abs().max()) + 1),
-            says=f"the gain of {kind} multiplies each channel by its own factor",
             axes=AXES,
             remedy="one gain a channel, applied after the division",
         )
@@ -150,8 +150,7 @@ def test_rms_norm_has_one_parameter_a_channel_and_layer_norm_two(width: int) -> 
         judge(
             sum(parameter.numel() for parameter in module.parameters()),
             each * width,
-            bound=0,
-            says=f"{kind} has {each} parameter{'s'[: each - 1]} a channel",
+            f"{kind} has {each} parameter{'s'[: each - 1]} a channel",
             where={"width": width},
         )
 
@@ -169,8 +168,7 @@ def test_a_norm_of_many_is_the_norm_of_each(seed: int) -> None:
         judge(
             x.grad[others],
             0.0,
-            bound=0,
-            says=f"{kind} at one position has gradient 0 with respect to every other",
+            f"{kind} at one position has gradient 0 with respect to every other",
             axes=("other position", "channel"),
             remedy="normalise over the last axis alone; over time it leaks the future",
         )

@@ -40,11 +40,12 @@ def test_permuting_the_input_permutes_the_output(
 ) -> None:
     """Unmasked, whatever the sizes of the scores: the outputs follow their positions."""
     query, key, value = query_key_value(AttentionShape(2, 3, 7, 10), seed, scores=scores)
+    # both round, each in its own order
     judge(
         attention(query[:, :, order], key[:, :, order], value[:, :, order], causal=False),
         attention(query, key, value, causal=False)[:, :, order],
-        bound=2 * attention_error(query, key, value),  # both round, each in its own order
-        says="without mask and positions, permuting the input only permutes the output",
+        "without mask and positions, permuting the input only permutes the output",
+        bound=2 * attention_error(query, key, value),
         axes=AXES,
         where={"order": order},
         remedy=REMEDY,
@@ -60,11 +61,12 @@ def test_the_printed_permutation(attention: Attention) -> None:
     order = torch.tensor([4, 2, 0, 1, 3])
     query, key, value = ((x @ each)[None, None] for each in weights)
     turned = ((x[order] @ each)[None, None] for each in weights)
+    # the article's own tolerance
     judge(
         attention(*turned, causal=False),
         attention(query, key, value, causal=False)[:, :, order],
-        bound=1e-5,  # the article's own tolerance
-        says="the article's example is equivariant",
+        "the article's example is equivariant",
+        bound=1e-5,
         axes=AXES,
         remedy=REMEDY,
     )
@@ -81,12 +83,12 @@ def test_every_permutation_of_four(attention: Attention) -> None:
     judge(
         attention(*permuted, causal=False),
         plain[0][:, orders].transpose(0, 1),
+        "each of the 24 orders of four positions permutes the output",
         bound=bound,
-        says="each of the 24 orders of four positions permutes the output",
         axes=("order", "head", "position", "channel"),
         remedy=REMEDY,
     )
-    judge_differs(plain[:, :, 0], plain[:, :, 1], least=1e3 * bound, says="positions differ")
+    judge_differs(plain[:, :, 0], plain[:, :, 1], "positions differ", least=1e3 * bound)
 
 
 @claim("ORD-2")
@@ -104,8 +106,8 @@ def test_dog_bites_man_is_man_bites_dog(attention: Attention, seed: int) -> None
     judge(
         outputs[1],
         outputs[0],
+        "without positions the last token takes in the same from either word order",
         bound=bound,
-        says="without positions the last token takes in the same from either word order",
         axes=("channel",),
         remedy=REMEDY,
     )
@@ -113,8 +115,8 @@ def test_dog_bites_man_is_man_bites_dog(attention: Attention, seed: int) -> None
     judge_differs(
         attention(*other, causal=False)[0, 0, -1],
         outputs[0],
+        "another word in the context does change what the last token takes in",
         least=1e3 * bound,
-        says="another word in the context does change what the last token takes in",
         component="attention",
     )
 
@@ -147,24 +149,24 @@ def test_the_mask_brings_order_to_the_last_position_only_in_two_layers(
     judge(
         one[1][:, :, -1],
         one[0][:, :, -1],
+        "in one causal layer the last position cannot tell the order of those before it",
         bound=rounding,
-        says="in one causal layer the last position cannot tell the order of those before it",
         where=where,
         remedy=REMEDY,
     )
     judge_differs(
         one[1],
         one[0][:, :, [*order, 6]],
+        "the causal mask breaks equivariance",
         least=1e3 * rounding,
-        says="the causal mask breaks equivariance",
         where=where,
         remedy="Does `causal` hide later positions at all?",
     )
     judge_differs(
         two[1][:, :, -1],
         two[0][:, :, -1],
+        "two causal layers bring some order even without positions",
         least=1e3 * rounding,
-        says="two causal layers bring some order even without positions",
         where=where,
         remedy="Does `causal` hide later positions at all?",
     )
@@ -190,10 +192,10 @@ def test_a_model_without_positions_tells_order_from_its_second_layer_on(layers: 
         judge(
             second,
             first,
+            "one layer without positions ends in the same logits for a permuted context",
             bound=bound,
-            says="one layer without positions ends in the same logits for a permuted context",
             axes=("token",),
             remedy=REMEDY,
         )
     else:
-        judge_differs(second, first, least=bound, says="two layers tell a permuted context apart")
+        judge_differs(second, first, "two layers tell a permuted context apart", least=bound)

@@ -13,7 +13,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from theodolite.fixtures.judging.judgement import judge, judge_differs, require
+from theodolite.fixtures.judging.judgement import exactly, judge, judge_differs, none_of, require
 from theodolite.fixtures.judging.rounding import score_error
 from theodolite.fixtures.oracles.rotation_matrix import rotation_error
 from theodolite.fixtures.oracles.strategies import drawn, offsets, positions
@@ -37,8 +37,8 @@ def test_sinusoidal_positions_are_the_formula(width: int, position: int) -> None
     judge(
         reference.sinusoidal(torch.tensor([position]), width)[0],
         expected,
+        "channels 2i and 2i+1 are sine and cosine of m·10000^(-2i/C)",
         bound=rotation_error(position, DOUBLE),
-        says="channels 2i and 2i+1 are sine and cosine of m·10000^(-2i/C)",
         axes=("channel",),
         where={"position": position, "C": width},
         component="position",
@@ -56,8 +56,8 @@ def test_products_depend_on_the_distance_alone(width: int, m: int, n: int, shift
     judge(
         later_m @ later_n,
         at_m @ at_n,
+        "PE(m)·PE(n) depends on m - n alone",
         bound=width / 2 * (4 * rotation_error(furthest, DOUBLE) + width * torch.finfo(DOUBLE).eps),
-        says="PE(m)·PE(n) depends on m - n alone",
         where={"m": m, "n": n, "shift": shift, "C": width},
         component="position",
     )
@@ -83,8 +83,8 @@ def test_a_shift_is_one_linear_map(width: int, k: int, m: int) -> None:
     judge(
         moved,
         after,
+        "one matrix, made from k alone, takes PE(m) to PE(m+k) for every m",
         bound=3 * rotation_error(furthest, DOUBLE),
-        says="one matrix, made from k alone, takes PE(m) to PE(m+k) for every m",
         axes=("channel",),
         where=where,
         component="position",
@@ -92,8 +92,7 @@ def test_a_shift_is_one_linear_map(width: int, k: int, m: int) -> None:
     judge(
         zeroth,
         torch.tensor([0.0, 1.0]).repeat(width // 2),
-        bound=0.0,
-        says="PE(0) is sin 0 and cos 0",
+        "PE(0) is sin 0 and cos 0",
         axes=("channel",),
         component="position",
     )
@@ -104,11 +103,9 @@ def test_sinusoidal_positions_are_fixed() -> None:
     """Nothing to learn, nothing to save, no end."""
     module = reference.SinusoidalPositions(24)
     held = [name for name, _ in module.named_parameters()] + list(module.state_dict())
-    require(
-        not held,
+    none_of(
+        held,
         "sinusoidal positions hold nothing that training changes",
-        measured=len(held),
-        at_most=0,
         where={"held": held},
         component="position",
     )
@@ -150,8 +147,7 @@ def test_positions_are_added_to_the_embedding(kind: PositionKind) -> None:
         judge(
             streams[0],
             subject.embedding.weight[ids] + vectors,
-            bound=0.0,
-            says=f"a {kind} vector for each position is added to the token's embedding",
+            f"a {kind} vector for each position is added to the token's embedding",
             axes=("row", "position", "channel"),
             component="position",
         )
@@ -162,12 +158,10 @@ def test_each_position_has_one_learned_vector() -> None:
     """Context × C numbers to learn, all different, and the gradient of one reaches it alone."""
     module = reference.LearnedPositions(16, 24)
     count = sum(each.numel() for each in module.parameters())
-    require(
-        count == 16 * 24,
+    exactly(
+        count,
+        16 * 24,
         "there is one learned vector of C numbers for each position",
-        measured=count,
-        at_least=16 * 24,
-        at_most=16 * 24,
         component="position",
     )
     read = module(torch.tensor([3, 5])).sum()
@@ -260,8 +254,8 @@ def test_absolute_positions_see_a_shift_and_rope_does_not(
             judge(
                 after,
                 before,
+                "with RoPE the score of two tokens stays when both are moved",
                 bound=error + later_error,
-                says="with RoPE the score of two tokens stays when both are moved",
                 axes=("head",),
                 where=where,
                 component="rope",
@@ -270,8 +264,8 @@ def test_absolute_positions_see_a_shift_and_rope_does_not(
             judge_differs(
                 after,
                 before,
+                f"with {kind} positions the score of two tokens changes when both are moved",
                 least=1e3 * (error + later_error),
-                says=f"with {kind} positions the score of two tokens changes when both are moved",
                 where=where,
                 component="position",
             )

@@ -32,8 +32,8 @@ def test_the_reference_cast_to_half_precision_keeps_late_positions(dtype: torch.
     judge(
         model(ids, positions=positions),
         wanted,
+        f"{dtype} keeps the logits of late positions".replace("torch.", ""),
         bound=random_walk(model, wanted, dtype),
-        says=f"{dtype} keeps the logits of late positions".replace("torch.", ""),
         axes=("row", "position", "token"),
         remedy="are angles, or their cosines, computed or kept in half precision?",
         component="dtype",

@@ -64,8 +64,7 @@ def test_quiz_1_the_mask_hides_the_answer_and_saves_nothing(
     judge(
         hidden[:, :, :-1],
         0.0,
-        bound=0,
-        says="under the mask, what stands last reaches no position before it",
+        "under the mask, what stands last reaches no position before it",
         axes=("row", "head", "position", "channel"),
         component="mask",
     )
@@ -84,7 +83,7 @@ def test_quiz_1_a_dense_mask_saves_no_operation() -> None:
         with FlopCounterMode(display=False) as counter:
             attention.scaled_dot_product_attention(query, key, value, causal=causal)
         counts.append(counter.get_total_flops())
-    judge(counts[0], counts[1], bound=0, says="a dense causal mask leaves the operations as many")
+    judge(counts[0], counts[1], "a dense causal mask leaves the operations as many")
 
 
 @claim("ROPE-1", "ROPE-4", "ROPE-5")
@@ -95,12 +94,12 @@ def test_quiz_2_rope_turns_queries_and_keys_by_distance_and_learns_nothing() -> 
         rotary.rotate(query, torch.tensor([m])) @ rotary.rotate(key, torch.tensor([n])).mT
         for m, n in ((3, 1), (10, 8), (1002, 1000))
     ]
+    # an angle of 1002 radians in float64 is off by 1002 roundings of its unit
     judge(
         torch.stack(scores),
         scores[0].expand(3, 1, 1, 1, 1),
-        # an angle of 1002 radians in float64 is off by 1002 roundings of its unit
+        "equal distances give equal scores",
         bound=4 * 1002 * unit_roundoff(query.dtype) * float(query.norm() * key.norm()),
-        says="equal distances give equal scores",
         component="rope",
     )
     gpt = model.GPT(config.GPTConfig(vocabulary=11, width=24, layers=2, heads=3))
@@ -117,8 +116,9 @@ def test_quiz_2_rope_turns_queries_and_keys_by_distance_and_learns_nothing() -> 
     layer(constant, rotation=rotary.Rotary(8)(torch.arange(5)))
     for name, tensor, turns in zip("qkv", layer.seen, (True, True, False), strict=True):
         moved = (tensor - tensor[:, :, :1]).abs().amax()
+        # rounding stays below 1e-5, four radians do not
         require(
-            bool(moved > 1e-3) == turns,  # rounding stays below 1e-5, four radians do not
+            bool(moved > 1e-3) == turns,
             f"on one token repeated, {name} {'turns' if turns else 'does not turn'} with position",
             measured=float(moved),
             component="rope",
@@ -138,12 +138,12 @@ def test_quiz_3_the_gated_width_is_eight_thirds() -> None:
             (three == two) == (factor == Fraction(8, 3)),
             "three matrices hold what two of 4·d do at d_ff = 8/3·d, and at no other option",
             measured=float(three),
-            at_least=float(two),
             at_most=float(two),
+            at_least=float(two),
             where={"d_ff/d": str(factor)},
             component="feed_forward",
         )
-    judge(feed_forward.gated_width(width), 8 * width // 3, bound=0, says="the default is 8/3·d")
+    judge(feed_forward.gated_width(width), 8 * width // 3, "the default is 8/3·d")
 
 
 @claim("GPT-4")
@@ -165,8 +165,7 @@ def test_quiz_4_a_view_after_transpose_raises() -> None:
     judge(
         joined(layer, mean, mean, mean, mask=first_only, causal=True),
         turned.reshape(B, T, H * d),
-        bound=0,
-        says="reshape copies and puts head after head",
+        "reshape copies and puts head after head",
         axes=("row", "position", "channel"),
         component="heads",
     )
@@ -197,8 +196,8 @@ def test_remember_1_a_weighted_mean_chosen_by_data_and_blind_to_order(
     judge(
         attention(query, key, value, causal=True),
         powers @ value / powers.sum(dim=-1, keepdim=True),
+        "attention is a mean of values, weighted by exp(q·k/√d) over what is visible",
         bound=2 * bound,
-        says="attention is a mean of values, weighted by exp(q·k/√d) over what is visible",
         axes=("row", "head", "position", "channel"),
     )
     order = torch.randperm(SHAPE.length, generator=torch.Generator().manual_seed(seed))
@@ -206,8 +205,8 @@ def test_remember_1_a_weighted_mean_chosen_by_data_and_blind_to_order(
     judge(
         attention(*permuted, causal=False),
         attention(query, key, value, causal=False)[:, :, order],
+        "without mask and positions, permuting the input permutes the output",
         bound=2 * bound,
-        says="without mask and positions, permuting the input permutes the output",
         axes=("row", "head", "position", "channel"),
     )
 
@@ -218,7 +217,7 @@ def test_remember_2_the_standard_parts() -> None:
     gpt = model.GPT()
     require(isinstance(gpt.rotary, rotary.Rotary), "positions are rotary")
     ratio = gpt.config.shape.feed_forward_width / gpt.config.width
-    judge(ratio, 8 / 3, bound=8 / gpt.config.width, says="d_ff is 8/3·d, rounded up by less than 8")
+    judge(ratio, 8 / 3, "d_ff is 8/3·d, rounded up by less than 8", bound=8 / gpt.config.width)
     for block in gpt.blocks:
         require(
             isinstance(block.feed_forward, feed_forward.SwiGLU)
@@ -250,7 +249,7 @@ def test_remember_3_shapes_agree_and_softmax_is_sensitive_to_scale() -> None:
     judge_differs(
         attention.attention_weights(8 * scores).max(),
         attention.attention_weights(scores).max(),
+        "eight times the scale moves the largest weight by more than a quarter",
         least=0.25,
-        says="eight times the scale moves the largest weight by more than a quarter",
         component="softmax",
     )

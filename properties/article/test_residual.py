@@ -8,7 +8,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from theodolite.fixtures.judging.judgement import judge, judge_differs, require
+from theodolite.fixtures.judging.judgement import at_least, judge, judge_differs
 from theodolite.fixtures.oracles.reference_stream import (
     random_ids,
     record_stream,
@@ -43,8 +43,7 @@ def test_with_dead_branches_the_embedding_arrives_as_it_was(
     judge(
         stream.last,
         stream.embedded,
-        bound=0,
-        says="with every branch silent, the embedding arrives unchanged at the final norm",
+        "with every branch silent, the embedding arrives unchanged at the final norm",
         axes=AXES,
         where={"style": style, "layers": layers},
         remedy="each sub-layer should return x + f(norm(x)), with x itself, not norm(x)",
@@ -53,8 +52,8 @@ def test_with_dead_branches_the_embedding_arrives_as_it_was(
         judge_differs(
             stream.logits[0, one],
             stream.logits[0, one + 1],
+            "with every branch silent, logits still depend on the token",
             least=1e-6,
-            says="with every branch silent, logits still depend on the token",
             where={"tokens": (one, one + 1)},
         )
 
@@ -72,8 +71,7 @@ def test_with_dead_branches_the_trunks_jacobian_is_the_identity(
     judge(
         _gradient_through(model.blocks, x, arriving),
         arriving,
-        bound=0,
-        says="addition hands the gradient of the trunk down as it came",
+        "addition hands the gradient of the trunk down as it came",
         axes=AXES,
         where={"style": style, "layers": layers},
         remedy="is the trunk detached, scaled or normalised on its way?",
@@ -100,17 +98,12 @@ def test_a_deep_stack_without_residuals_loses_its_gradient(seed: int) -> None:
     judge(
         math.log10(float(plain.norm() / arriving.norm())),
         -24 * math.log10(18),
+        "without residuals 48 layers shrink the gradient to about 1e-30",
         bound=1.5,
-        says="without residuals 48 layers shrink the gradient to about 1e-30",
     )
     residual = _gradient_through([_Residual(layer) for layer in stack], x, arriving)
     kept = float(residual.norm() / arriving.norm())
-    require(
-        kept > 0.5,
-        "with residuals the gradient of 48 layers arrives whole",
-        measured=kept,
-        at_least=0.5,
-    )
+    at_least(kept, 0.5, "with residuals the gradient of 48 layers arrives whole")
 
 
 @claim("RES-2")
@@ -124,11 +117,10 @@ def test_a_deep_stack_of_blocks_keeps_its_gradient(style: str, seed: int) -> Non
     model = small_gpt(small_config(style, layers=48), seed)
     x, arriving = normal(2, 2, 7, 24, seed=seed)
     kept = float(_gradient_through(model.blocks, x, arriving).norm() / arriving.norm())
-    require(
-        kept > 0.5,
+    at_least(
+        kept,
+        0.5,
         "48 blocks hand the gradient down to the first",
-        measured=kept,
-        at_least=0.5,
         where={"style": style},
         remedy="is something missing from x + f(norm(x))?",
     )
@@ -151,15 +143,14 @@ def test_the_last_hidden_state_is_the_sum_of_all_that_was_added(
     judge(
         len(terms),
         1 + 2 * layers,
-        bound=0,
-        says="each block adds its attention and its feed-forward network, each once",
+        "each block adds its attention and its feed-forward network, each once",
         where={"style": style, "layers": layers},
     )
     judge(
         stream.last,
         terms.sum(0),
+        "the last hidden state is the embedding plus the output of every sub-layer",
         bound=2 * len(terms) * DOUBLE * float(terms.abs().sum(0).max()),
-        says="the last hidden state is the embedding plus the output of every sub-layer",
         axes=AXES,
         where={"style": style, "layers": layers},
         remedy="does the second sub-layer add to the first one's sum, or to the block's input?",

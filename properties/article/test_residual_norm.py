@@ -83,12 +83,12 @@ def test_post_norms_jacobian_with_dead_branches_is_not_the_identity(style: str, 
         silence_branches(model.blocks)
         kept[placement] = _kept_along(model, x)
     smallest = float(x.square().mean(-1).min())
-    judge(kept["pre"], 1.0, bound=NOISE, says="pre-norm's dead trunk hands a step along x on whole")
+    judge(kept["pre"], 1.0, "pre-norm's dead trunk hands a step along x on whole", bound=NOISE)
     judge(
         kept["post"],
         0.0,
+        "post-norm's trunk loses a step along x, so its Jacobian is not the identity",
         bound=1e-5 / smallest + NOISE,
-        says="post-norm's trunk loses a step along x, so its Jacobian is not the identity",
         remedy="is the sum normalised, or only what is added to it?",
     )
 
@@ -124,8 +124,8 @@ def test_under_pre_norm_the_stream_grows_with_depth() -> None:
     judge(
         _rms_by_depth("post", seed=0)[1:],
         1.0,
+        "under post-norm the stream's RMS stays 1",
         bound=small_config().norm_eps,
-        says="under post-norm the stream's RMS stays 1",
         axes=("quarter",),
     )
 
@@ -143,8 +143,8 @@ def test_the_head_sees_unit_rms(style: str, seed: int) -> None:
     judge(
         stream.head.square().mean(-1).sqrt(),
         1.0,
+        "the final norm hands the head a vector of RMS 1 at every position",
         bound=shape.norm_eps / (2 * smallest) + NOISE,
-        says="the final norm hands the head a vector of RMS 1 at every position",
         axes=("row", "position"),
         where={"style": style},
         remedy="is the final norm applied before the head?",
@@ -153,7 +153,7 @@ def test_the_head_sees_unit_rms(style: str, seed: int) -> None:
 
 def _judge_equal(found: Tensor, expected: Tensor, says: str, layer: int) -> None:
     bound = NOISE * float(expected.abs().max())
-    judge(found, expected, bound=bound, says=says, axes=AXES, where={"layer": layer})
+    judge(found, expected, says, bound=bound, axes=AXES, where={"layer": layer})
 
 
 def _kept_along(model: GPT, x: Tensor) -> Tensor:

@@ -10,7 +10,13 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from theodolite.fixtures.judging.judgement import judge, judge_differs, not_applicable, require
+from theodolite.fixtures.judging.judgement import (
+    judge,
+    judge_differs,
+    none_of,
+    not_applicable,
+    require,
+)
 from theodolite.fixtures.oracles import formulas as oracle
 from theodolite.fixtures.oracles.rotation_matrix import (
     Rope,
@@ -51,19 +57,16 @@ def test_scores_depend_on_the_distance_alone(
     judge(
         there,
         here,
+        "the inner product of a query at m and a key at n depends on m - n alone",
         bound=score_error(query, key, m, n) + score_error(query, key, m + shift, n + shift),
-        says="the inner product of a query at m and a key at n depends on m - n alone",
         where=where,
-        remedy=(
-            "Is each turned by its own absolute position, with angles in float32 or better, and "
-            "are both paired alike?"
-        ),
+        remedy="Is each turned by its own absolute position, with angles in float32 or better, and "
+        "are both paired alike?",
     )
     judge_differs(
         turned_query[0] @ turned_key[4],
         here,
-        least=0.0,
-        says="another distance gives another inner product",
+        "another distance gives another inner product",
         where=where,
         remedy="Does the rotation use the positions that it is given?",
     )
@@ -79,12 +82,13 @@ def test_it_is_a_rotation(rope: Rope, rope_width: int, seed: int, a: int, b: int
     identity = torch.eye(rope_width, dtype=torch.float64)
     where = {"a": a, "b": b}
     axes = ("channel", "from channel")
-    judge(zeroth, identity, bound=0.0, says="position 0 turns nothing", axes=axes, where=where)
+    judge(zeroth, identity, "position 0 turns nothing", axes=axes, where=where)
+    # whatever the angle, cos² + sin² = 1
     judge(
         by_a.T @ by_a,
         identity,
-        bound=2 * rotation_error(0),  # whatever the angle, cos² + sin² = 1
-        says="a rotation keeps lengths and right angles (RᵀR = 1)",
+        "a rotation keeps lengths and right angles (RᵀR = 1)",
+        bound=2 * rotation_error(0),
         axes=axes,
         where=where,
         remedy="Do the two channels of a pair take the same cos and the same sin?",
@@ -92,8 +96,8 @@ def test_it_is_a_rotation(rope: Rope, rope_width: int, seed: int, a: int, b: int
     judge(
         by_a @ by_b,
         by_both,
+        "turning by a and then by b is turning by a + b",
         bound=rotation_error(a) + rotation_error(b) + rotation_error(a + b),
-        says="turning by a and then by b is turning by a + b",
         axes=axes,
         where=where,
         remedy="Is the angle position · frequency, computed in float32 or better?",
@@ -102,8 +106,8 @@ def test_it_is_a_rotation(rope: Rope, rope_width: int, seed: int, a: int, b: int
     judge(
         rope(vector, torch.tensor([a])).double().norm(),
         vector.double().norm(),
+        "the length of a vector is kept",
         bound=float(vector.double().norm()) * rotation_error(0),
-        says="the length of a vector is kept",
         where=where,
     )
 
@@ -117,8 +121,8 @@ def test_frequencies_are_geometric(rope: Rope, rope_width: int, rope_base: float
     judge(
         measured / published,
         torch.ones_like(published),
+        f"pair i turns {rope_base:g}^(-2i/d) radians a position",
         bound=frequency_error(rope_base),
-        says=f"pair i turns {rope_base:g}^(-2i/d) radians a position",
         axes=("pair",),
         where={"d": rope_width},
         remedy="Is the exponent -2i/d with d the head width, and the base the one you mean?",
@@ -137,11 +141,9 @@ def test_nothing_is_learned(rope: Rope) -> None:
         not_applicable("the rotary embedding is a function, not a module: it holds no parameter")
     assert isinstance(rope, nn.Module)
     learned = [name for name, each in rope.named_parameters() if each.requires_grad]
-    require(
-        not learned,
+    none_of(
+        learned,
         "a rotary embedding has no learnable parameter",
-        measured=float(len(learned)),
-        at_most=0.0,
         where={"parameters": learned},
         remedy="Keep frequencies and tables in buffers.",
     )
@@ -164,8 +166,8 @@ def test_every_length_and_offset_turns_alike(
     judge(
         rope(x[:, :, start:].contiguous(), whole[start:]),
         rope(x, whole)[:, :, start:],
+        "how a position is turned depends on neither the length nor the offset of the call",
         bound=last * float(x.norm(dim=-1).max()),
-        says="how a position is turned depends on neither the length nor the offset of the call",
         axes=("batch", "head", "position", "channel"),
         where={"start": start, "length": length},
         remedy="Is a precomputed table indexed by position, and long enough?",
@@ -205,8 +207,8 @@ def test_half_precision_input_is_turned_by_exact_angles(
     judge(
         (turned.double() - exact).abs() / (allowed + tiny),
         0.0,
+        "half precision costs its own rounding and no accuracy of the angle",
         bound=1.0,
-        says="half precision costs its own rounding and no accuracy of the angle",
         axes=("batch", "head", "position", "channel"),
         where={"dtype": str(dtype), "first position": start},
         remedy="Keep positions, frequencies and their product in float32, whatever q's type is.",
@@ -230,8 +232,8 @@ def test_channels_turn_in_fixed_pairs(rope: Rope, rope_width: int, rope_base: fl
     judge(
         (matrices - expected) / allowed[:, None, None],
         0.0,
+        "up to one fixed permutation of channels it is the rotation of pairs (2i, 2i+1)",
         bound=1.0,
-        says="up to one fixed permutation of channels it is the rotation of pairs (2i, 2i+1)",
         axes=("position", "channel", "from channel"),
         where={"d": rope_width},
         remedy="Is one pairing used throughout, for cos, for sin and for the channels?",
@@ -258,8 +260,8 @@ def test_it_is_the_formula(
     judge(
         rope(x, places),
         oracle.rotate(x.numpy(), turns, base=rope_base, pairing=pairing),
+        "x is turned by position · base^(-2i/d), as plain loops from the formula turn it",
         bound=rotation_error(start + 5) * float(x.norm(dim=-1).max()),
-        says="x is turned by position · base^(-2i/d), as plain loops from the formula turn it",
         axes=("batch", "head", "position", "channel"),
         where={"d": rope_width, "first position": start, "pairing": pairing},
     )
@@ -279,8 +281,8 @@ def test_it_turns_along_the_sequence_and_nothing_else(
     judge(
         turned,
         torch.einsum("tij,bhtj->bhti", matrices, x.double()),
+        "each head of each row is turned by its position in the sequence",
         bound=allowed,
-        says="each head of each row is turned by its position in the sequence",
         axes=("batch", "head", "position", "channel"),
         where={"B": batch, "H": heads, "T": 7, "d": rope_width},
         remedy="Is the angle laid along T, not along heads or the batch? Which layout comes in?",
@@ -288,8 +290,8 @@ def test_it_turns_along_the_sequence_and_nothing_else(
     judge_differs(
         matrices[1],
         matrices[2],
+        "the next position is turned further",
         least=rotation_error(2) * 2,
-        says="the next position is turned further",
         remedy="Does the rotation use the positions that it is given?",
     )
 

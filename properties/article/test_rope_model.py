@@ -12,7 +12,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from theodolite.fixtures.judging.judgement import judge, judge_differs, require
+from theodolite.fixtures.judging.judgement import exactly, judge, judge_differs
 from theodolite.fixtures.oracles import formulas as oracle
 from theodolite.fixtures.oracles.rotation_matrix import rotation_error
 from theodolite.fixtures.oracles.strategies import drawn
@@ -53,22 +53,15 @@ class Call:
 def test_queries_and_keys_of_every_layer_are_turned_and_values_are_not(pairing: Pairing) -> None:
     """Each layer's attention, computed again by plain loops: q and k turned, v as it is."""
     _, calls = _record(_sharp_model(pairing))
-    require(
-        len(calls) == LAYERS,
-        "every layer attends",
-        measured=len(calls),
-        at_least=LAYERS,
-        at_most=LAYERS,
-        component="rope",
-    )
+    exactly(len(calls), LAYERS, "every layer attends", component="rope")
     for layer, call in enumerate(calls):
         claimed, bound = _attend(call, (0, 0, None), pairing), _attention_error(call)
         as_claimed = bool(((call.out - claimed).abs() <= bound).all())
         judge(
             call.out,
             claimed,
+            "queries and keys are turned by the same positions, values are not turned",
             bound=bound,
-            says="queries and keys are turned by the same positions, values are not turned",
             axes=("batch", "position", "channel"),
             where={"layer": layer},
             remedy="" if as_claimed else _closest_variant(call, pairing),
@@ -85,8 +78,7 @@ def test_nothing_positional_is_added_to_the_stream(pairing: Pairing) -> None:
     judge(
         stream,
         subject.embedding(_ids()),
-        bound=0.0,
-        says="the stream that enters the first block is the token embedding and nothing else",
+        "the stream that enters the first block is the token embedding and nothing else",
         axes=("batch", "position", "channel"),
         remedy="With rotary positions nothing is added to the embedding.",
         component="rope",
@@ -117,8 +109,8 @@ def test_shifting_all_positions_moves_no_logit(pairing: Pairing, shift: int) -> 
     judge(
         shifted,
         exact,
+        "shifting all positions leaves the logits where they were",
         bound=bound,
-        says="shifting all positions leaves the logits where they were",
         axes=("batch", "position", "token"),
         where={"shift": shift},
         remedy="Do queries and keys take the same positions, and does nothing else take any?",
@@ -127,8 +119,8 @@ def test_shifting_all_positions_moves_no_logit(pairing: Pairing, shift: int) -> 
     judge_differs(
         split,
         exact,
+        "shifting the later half of the positions alone changes the logits",
         least=1e3 * bound,
-        says="shifting the later half of the positions alone changes the logits",
         where={"shift": shift},
         component="rope",
     )

@@ -70,17 +70,18 @@ def test_the_printed_variances_are_reproduced(width: int) -> None:
         if each == width:
             break
     raw, scaled = PRINTED[width]
+    # one digit is printed; float32 sums in another order move the second
     judge(
         products(query, key, 1.0).var(),
         raw,
-        bound=0.051,  # one digit is printed; float32 sums in another order move the second
-        says=f"seed 0 gives the printed variance of q·k at width {width}",
+        f"seed 0 gives the printed variance of q·k at width {width}",
+        bound=0.051,
     )
     judge(
         products(query, key, None).var(),
         scaled,
+        f"seed 0 gives the printed variance of q·k/√d at width {width}",
         bound=0.0051,
-        says=f"seed 0 gives the printed variance of q·k/√d at width {width}",
         remedy="divide by √d, the root of the width",
     )
 
@@ -104,15 +105,15 @@ def test_the_variance_of_a_product_is_the_width(distribution: str, width: int) -
     judge(
         products(query, key, 1.0).var(),
         width,
+        "the variance of q·k is d",
         bound=DEVIATIONS * error,
-        says="the variance of q·k is d",
         where=where,
     )
     judge(
         products(query, key, None).var(),
         1.0,
+        "the variance of q·k/√d is 1",
         bound=DEVIATIONS * error / width,
-        says="the variance of q·k/√d is 1",
         where=where,
         remedy="divide by √d, the root of the width",
     )
@@ -124,15 +125,16 @@ def test_the_printed_softmax_is_reproduced() -> None:
     judge(
         reference.attention_weights(logits),
         torch.tensor([0.0900, 0.2447, 0.6652]),
+        "softmax(1, 2, 3) is as printed",
         bound=0.5e-4 + 1e-8,
-        says="softmax(1, 2, 3) is as printed",
         axes=("key",),
     )
+    # relative: five digits are printed
     judge(
         reference.attention_weights(logits * 16) / torch.tensor([1.2664e-14, 1.1254e-07, 1.0]),
         1.0,
-        bound=0.5e-4,  # relative: five digits are printed
-        says="softmax(16, 32, 48) is as printed, and all but one-hot",
+        "softmax(16, 32, 48) is as printed, and all but one-hot",
+        bound=0.5e-4,
         axes=("key",),
     )
 
@@ -157,8 +159,8 @@ def test_entropy_falls_with_the_factor(keys: int, seed: int) -> None:
     judge(
         _entropy(reference.attention_weights(equal)),
         math.log(keys),
+        "equal scores keep the greatest entropy, whatever the factor",
         bound=4 * keys * unit_roundoff(scores.dtype) * math.log(keys),
-        says="equal scores keep the greatest entropy, whatever the factor",
         axes=("factor",),
     )
 
@@ -178,20 +180,21 @@ def test_saturation_starves_the_gradient() -> None:
         unscaled.append(_jacobian_trace(reference.attention_scores(query, key, scale=1.0)))
         scaled.append(_jacobian_trace(reference.attention_scores(query, key)))
     for width, (narrow, wide) in zip(widths[1:], pairwise(unscaled), strict=True):
+        # a half, and four standard errors of 0.06 at the largest width
         require(
             wide < 0.75 * narrow,
             "without scaling, four times the width about halves the gradient through softmax",
             measured=wide / narrow,
-            at_most=0.75,  # a half, and four standard errors of 0.06 at the largest width
+            at_most=0.75,
             where={"width": width},
         )
+    # a row's trace spreads by at most 0.04; and q of width d varies in length by 1/√(2d),
+    # which moves the mean by less than 0.002 at d = 16
     judge(
         torch.tensor(scaled),
         0.9272,
-        # a row's trace spreads by at most 0.04; and q of width d varies in length by 1/√(2d),
-        # which moves the mean by less than 0.002 at d = 16
+        "with scores divided by √d, the gradient through softmax stays at every width",
         bound=DEVIATIONS * 0.04 / math.sqrt(draws) + 0.002,
-        says="with scores divided by √d, the gradient through softmax stays at every width",
         axes=("width",),
         remedy="divide the scores by √d",
         component="scale",
@@ -206,8 +209,8 @@ def test_the_trace_is_that_of_the_real_jacobian(keys: int, seed: int) -> None:
     judge(
         jacobian.trace(),
         _jacobian_trace(scores),
+        "the trace of softmax's Jacobian is Σ p(1 - p)",
         bound=8 * keys * unit_roundoff(scores.dtype),
-        says="the trace of softmax's Jacobian is Σ p(1 - p)",
     )
 
 
@@ -233,8 +236,8 @@ def test_the_scale_is_one_over_the_root_of_the_head_width(
     judge(
         found * math.sqrt(shape.width),
         1.0,
+        "scores are q·k/√d_head",
         bound=4 * error * math.sqrt(shape.width) * float(raw.abs().sum() / raw.square().sum()),
-        says="scores are q·k/√d_head",
         where={"head width": shape.width, "heads": shape.heads, "scale": f"{found:.4g}"},
         remedy="divide by the root of the width of one head, once",
     )
@@ -252,8 +255,8 @@ def test_a_head_is_scaled_by_its_own_width_not_the_models(heads: int, seed: int)
     judge(
         layer.attend(query, key, value, mask=None, causal=True),
         (weights @ value).transpose(1, 2).reshape(2, 7, 24),
+        "a layer of several heads divides scores by the root of the head width",
         bound=2 * attention_error(query, key, value),
-        says="a layer of several heads divides scores by the root of the head width",
         axes=("row", "position", "channel"),
         where={"heads": heads, "head width": 24 // heads, "model width": 24},
         remedy="use d_head, not d_model",
@@ -277,8 +280,8 @@ def test_softmax_ignores_a_constant_and_heeds_a_factor(
     judge(
         reference.attention_weights(scores + constant),
         weights,
+        "adding a constant to a row of scores leaves its softmax alone",
         bound=bound,
-        says="adding a constant to a row of scores leaves its softmax alone",
         axes=("row", "key"),
         where={"constant": constant},
         remedy="take the row's maximum off before the exponential",
@@ -287,8 +290,8 @@ def test_softmax_ignores_a_constant_and_heeds_a_factor(
         judge_differs(
             reference.attention_weights(scores * 2),
             weights,
+            "multiplying a row of scores changes its softmax",
             least=bound,
-            says="multiplying a row of scores changes its softmax",
         )
 
 
@@ -303,8 +306,8 @@ def test_one_vector_added_to_all_keys_changes_nothing(
     judge(
         attention(query, shifted, value, causal=causal),
         attention(query, key, value, causal=causal),
+        "one vector added to every key leaves attention alone",
         bound=attention_error(query, shifted, value) + attention_error(query, key, value),
-        says="one vector added to every key leaves attention alone",
         axes=("row", "head", "position", "channel"),
         remedy="are the weights a softmax of q·k over the keys?",
     )

@@ -10,7 +10,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from theodolite.fixtures.judging.judgement import judge, require
+from theodolite.fixtures.judging.judgement import at_most, judge, require
 from theodolite.fixtures.judging.rounding import unit_roundoff
 from theodolite.fixtures.oracles.strategies import drawn, normal, seeds
 from theodolite.properties import claim
@@ -37,23 +37,24 @@ def test_z_loss_sees_a_shift_that_cross_entropy_cannot(seed: int, shift: float) 
     judge(
         loss.token_loss(logits + shift, targets),
         loss.token_loss(logits, targets),
+        "cross-entropy does not see a constant added to all logits",
         bound=2 * rounding,
-        says="cross-entropy does not see a constant added to all logits",
         where=where,
         component="loss",
     )
+    # its square, really
     judge(
         stability.z_loss(logits, coefficient=1.0),
         0.0,
-        bound=rounding,  # its square, really
-        says="z-loss is 0 where every log-sum-exp is 0",
+        "z-loss is 0 where every log-sum-exp is 0",
+        bound=rounding,
         component="loss",
     )
     judge(
         stability.z_loss(logits + shift, coefficient=1.0),
         shift**2,
+        "z-loss is the square of the shift",
         bound=3 * abs(shift) * rounding,
-        says="z-loss is the square of the shift",
         where=where,
         remedy="The mean of logsumexp(logits)², on the logits as they are.",
         component="loss",
@@ -77,8 +78,8 @@ def test_z_loss_is_the_mean_square_of_log_sum_exp(seed: int, size: float) -> Non
     judge(
         measured,
         0.5 * math.fsum(each**2 for each in sums) / len(sums),
+        "z-loss is the coefficient times the mean of squared log-sum-exps",
         bound=max(2 * abs(each) * wrong + wrong**2 + 10 * UNIT * each**2 for each in sums),
-        says="z-loss is the coefficient times the mean of squared log-sum-exps",
         where={"std of logits": size},
         component="loss",
     )
@@ -110,20 +111,20 @@ def test_qk_norm_bounds_scores_whatever_the_weights(rotary: bool, seed: int, exp
     ordinary = _scores(seed, 1.0, qk_norm=False, rotary=rotary).abs().max().item()
     where = {"weights times": growth, "rotary": rotary}
     limit = math.sqrt(10) * (1 + 26 * UNIT)
-    require(
-        largest[True] <= limit,
+    at_most(
+        largest[True],
+        limit,
         "with norms on queries and keys no score passes √d_head",
-        measured=largest[True],
-        at_most=limit,
         where=where,
         remedy="Both queries and keys need the norm, over the channels of each head.",
         component="norm",
     )
+    # powers of two: the products only shift
     judge(
         largest[False] / ordinary,
         growth**2,
-        bound=100 * UNIT * growth**2,  # powers of two: the products only shift
-        says="without the norm, scores grow with the square of the weights",
+        "without the norm, scores grow with the square of the weights",
+        bound=100 * UNIT * growth**2,
         where=where,
         component="scale",
     )
@@ -142,8 +143,8 @@ def test_qk_norm_forgets_the_scale_of_the_weights(seed: int) -> None:
     judge(
         after,
         before,
+        "with norms on queries and keys the scale of the weights does not matter",
         bound=math.sqrt(10) * (1e-5 / least + 100 * UNIT),
-        says="with norms on queries and keys the scale of the weights does not matter",
         axes=("row", "head", "query", "key"),
         component="norm",
     )
@@ -169,20 +170,20 @@ def test_soft_cap_is_bounded_and_near_the_identity(seed: int, cap: float, size: 
     judge(
         (capped - x) / allowed,
         0.0,
+        "small scores come through nearly as they are",
         bound=1.0,
-        says="small scores come through nearly as they are",
         where=where,
         component="scale",
     )
     judge(
         capped,
         np.array([cap * math.tanh(each / cap) for each in x.tolist()]),
+        "soft-capping is cap·tanh(x/cap)",
         bound=8 * UNIT * cap,
-        says="soft-capping is cap·tanh(x/cap)",
         where=where,
         component="scale",
     )
-    judge(stability.soft_cap(-x, cap), -capped, bound=0.0, says="it is odd", component="scale")
+    judge(stability.soft_cap(-x, cap), -capped, "it is odd", component="scale")
 
 
 @claim("STAB-3")
@@ -212,19 +213,14 @@ def test_the_model_caps_scores_and_logits() -> None:
         subject = model.GPT(config)
         subject.head.weight.mul_(50)
         logits = subject(torch.arange(14).view(2, 7))
-    require(
-        float(logits.abs().max()) <= 0.5,
-        "no logit passes the cap",
-        measured=float(logits.abs().max()),
-        at_most=0.5,
-        component="scale",
-    )
+    at_most(float(logits.abs().max()), 0.5, "no logit passes the cap", component="scale")
     query, key = normal(2, 1, 1, 7, 10, seed=0, scale=10.0)
+    # tanh's slope is at most 1; scores of a few hundred are flat at the cap
     judge(
         attention.attention_scores(query, key, softcap=2.0),
         2.0 * torch.tanh(query @ key.mT / math.sqrt(10) / 2.0),
-        bound=100 * UNIT,  # tanh's slope is at most 1; scores of a few hundred are flat at the cap
-        says="scores are capped after they are scaled",
+        "scores are capped after they are scaled",
+        bound=100 * UNIT,
         axes=("row", "head", "query", "key"),
         component="scale",
     )
@@ -250,8 +246,8 @@ def test_softmax_is_sensitive_to_the_scale_of_its_input(seed: int) -> None:
     judge(
         attention.attention_weights(scores + 5),
         weights[1],
+        "a constant added to a row of scores changes nothing",
         bound=50 * UNIT,
-        says="a constant added to a row of scores changes nothing",
         axes=("row", "head", "query", "key"),
         component="softmax",
     )
@@ -262,11 +258,10 @@ def test_softmax_is_sensitive_to_the_scale_of_its_input(seed: int) -> None:
         keys = bounded.shape[-1]
         most = 1 / (1 + (keys - 1) * math.exp(-2 * limit))
         largest = float(attention.attention_weights(bounded).max())
-        require(
-            largest <= most + 50 * UNIT,
+        at_most(
+            largest,
+            most + 50 * UNIT,
             f"under {name} no key takes all the weight, however large the scores would have been",
-            measured=largest,
-            at_most=most + 50 * UNIT,
             component=part,
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from theodolite.fixtures.judging.judgement import judge, require
+from theodolite.fixtures.judging.judgement import at_least, at_most, judge, require
 from theodolite.fixtures.oracles.corpus import Chain, unigram_entropy
 from theodolite.fixtures.oracles.small_trainings import (
     luck,
@@ -31,11 +31,10 @@ def test_sixty_steps_go_below_the_unigram_entropy_of_the_story(seed: int) -> Non
     _, validation, _ = story_parts()
     bound = unigram_entropy(validation)
     loss = train_on_story(60, seed=seed, learning_rate=1e-2)
-    require(
-        loss < bound,
+    at_most(
+        loss,
+        bound,
         "validation loss falls below the unigram entropy of the text",
-        measured=loss,
-        at_most=bound,
         where={"seed": seed, "steps": 60},
         remedy="are gradients taken of this step's loss, applied to all weights, and is each "
         "position's target the token after it?",
@@ -61,20 +60,18 @@ def test_no_training_goes_below_the_entropy_of_the_language(seed: int) -> None:
     inputs, targets = shifted(fresh)
     truth = -float(language.log_chances()[inputs, targets].mean())
     bound = truth - luck(targets.numel())
-    require(
-        loss > bound,
+    at_least(
+        loss,
+        bound,
         "the loss is not below that of the chances with which the text was drawn",
-        measured=loss,
-        at_least=bound,
         where={"seed": seed},
         remedy="can a position see its own target: in the input, or through the mask?",
     )
     halfway = (language.entropy + unigram_entropy(train)) / 2
-    require(
-        loss < halfway,
+    at_most(
+        loss,
+        halfway,
         "the loss comes half of the way from the unigram entropy to that of the language",
-        measured=loss,
-        at_most=halfway,
         where={"seed": seed},
         remedy="are gradients taken of this step's loss, and applied to all weights?",
     )
@@ -90,8 +87,7 @@ def test_every_parameter_has_a_gradient_and_is_moved_by_an_update() -> None:
     judge(
         count_parameters(network),
         parameter_count(network.config).total,
-        bound=0,
-        says="the optimizer is given every parameter of the shape",
+        "the optimizer is given every parameter of the shape",
         remedy="a layer in a plain list is not registered: use nn.ModuleList",
     )
     training.Trainer(network, draw).update()
@@ -124,11 +120,10 @@ def test_one_batch_can_be_learned_by_heart(seed: int) -> None:
     settings = training.TrainingSettings(learning_rate=1e-2, seed=seed)
     trainer = training.Trainer(network, lambda _: shifted(ids), settings)
     loss = trainer.run(100)[-1]
-    require(
-        loss < 0.3,
+    at_most(
+        loss,
+        0.3,
         "one batch is learned by heart",
-        measured=loss,
-        at_most=0.3,
         where={"seed": seed, "steps": 100},
         remedy="what stops the model from fitting even this?",
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-from theodolite.fixtures.judging.judgement import require
+from theodolite.fixtures.judging.judgement import at_most, require
 from theodolite.fixtures.oracles.small_trainings import train_on_story
 from theodolite.properties import claim
 
@@ -35,11 +35,10 @@ def difference(one: dict[str, Any], other: dict[str, Any]) -> float:
 @claim("FFN-6")
 def test_the_gated_form_trains_no_worse_than_relu_with_as_many_parameters() -> None:
     worse = difference({"feed_forward": "swiglu"}, {"feed_forward": "relu"})
-    require(
-        worse < ABOUT_AS_WELL,
+    at_most(
+        worse,
+        ABOUT_AS_WELL,
         "at equal parameters SwiGLU's validation loss is not above ReLU's",
-        measured=worse,
-        at_most=ABOUT_AS_WELL,
         where={"seeds": len(SEEDS), "steps": 100},
         remedy="do both branches reach the output, and does a gradient reach both?",
     )
@@ -48,11 +47,10 @@ def test_the_gated_form_trains_no_worse_than_relu_with_as_many_parameters() -> N
 @claim("NORM-7")
 def test_rmsnorm_trains_about_as_well_as_layernorm() -> None:
     apart = difference({"norm": "rmsnorm"}, {"norm": "layernorm"})
-    require(
-        abs(apart) < ABOUT_AS_WELL,
+    at_most(
+        abs(apart),
+        ABOUT_AS_WELL,
         "validation losses with RMSNorm and with LayerNorm are about the same",
-        measured=abs(apart),
-        at_most=ABOUT_AS_WELL,
         where={"seeds": len(SEEDS), "steps": 100},
         remedy="does a gradient pass through the norm's denominator?",
     )

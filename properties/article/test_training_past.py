@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import strategies as st
 
-from theodolite.fixtures.judging.judgement import judge, require
+from theodolite.fixtures.judging.judgement import at_least, at_most, judge, require
 from theodolite.fixtures.oracles.corpus import Recall, Uniform
 from theodolite.fixtures.oracles.cost import count_cost
 from theodolite.fixtures.oracles.small_trainings import (
@@ -38,8 +38,7 @@ def test_a_bigram_tables_logits_are_a_function_of_the_current_token(seed: int, l
     judge(
         table(ids),
         table.table.weight[ids],
-        bound=0,
-        says="logits at t are the table's row for the token at t",
+        "logits at t are the table's row for the token at t",
         axes=("row", "position", "token"),
         remedy="a bigram model reads one token and no neighbour",
     )
@@ -57,12 +56,7 @@ def test_a_bigram_table_learns_that_u_follows_q() -> None:
     training.Trainer(table, training.windows(train, 32, 32), settings).run(200)
     chances = table(torch.tensor([[symbols.index("q")]]))[0, 0].detach().softmax(-1)
     chance = float(chances[symbols.index("u")])
-    require(
-        chance > 0.9,
-        "after training, u is expected after q",
-        measured=chance,
-        at_least=0.9,
-    )
+    at_least(chance, 0.9, "after training, u is expected after q")
 
 
 @claim("AVG-4")
@@ -84,18 +78,16 @@ def test_only_a_model_that_looks_back_can_recall() -> None:
         train_on(network, lambda g: task.draw(64, g), 150, learning_rate=5e-3)
         losses[name] = float(token_losses(network, asked)[:, task.answers].mean())
     bound = math.log(4) - luck(256 * len(task.answers))
-    require(
-        losses["bigram"] > bound,
+    at_least(
+        losses["bigram"],
+        bound,
         "a bigram table cannot know an answer that stands further back",
-        measured=losses["bigram"],
-        at_least=bound,
         remedy="does it read anything but the current token?",
     )
-    require(
-        losses["gpt"] < 0.1 * math.log(4),
+    at_most(
+        losses["gpt"],
+        0.1 * math.log(4),
         "a GPT looks the answer up",
-        measured=losses["gpt"],
-        at_most=0.1 * math.log(4),
         remedy="does attention reach back past its own block of tokens?",
     )
 
@@ -115,11 +107,10 @@ def test_on_uniform_tokens_only_an_unmasked_model_goes_below_ln_v(
     fresh = Uniform(V).draw(256, 17, torch.Generator().manual_seed(1000 + seed))
     honest = float(token_losses(masked, fresh).mean())
     bound = math.log(V) - luck(256 * 16)
-    require(
-        honest > bound,
+    at_least(
+        honest,
+        bound,
         "a causal model's loss on uniform tokens is not below ln V",
-        measured=honest,
-        at_least=bound,
         where={"seed": seed},
         remedy="does a position see the token that it is to predict?",
     )
@@ -131,11 +122,10 @@ def test_on_uniform_tokens_only_an_unmasked_model_goes_below_ln_v(
     )
     train_on(unmasked, lambda g: Uniform(V).draw(32, 17, g), 80, seed=seed)
     cheating = float(token_losses(unmasked, fresh).mean())
-    require(
-        cheating < 0.5 * math.log(V),
+    at_most(
+        cheating,
+        0.5 * math.log(V),
         "without the mask, the same model learns to read its answers",
-        measured=cheating,
-        at_most=0.5 * math.log(V),
         where={"seed": seed},
         remedy="without a mask attention should reach the next token",
     )
@@ -165,6 +155,5 @@ def test_a_dense_mask_saves_no_work() -> None:
     judge(
         flops(causal=True),
         flops(causal=False),
-        bound=0,
-        says="with the mask, matrix products take as many operations as without",
+        "with the mask, matrix products take as many operations as without",
     )

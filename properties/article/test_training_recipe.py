@@ -52,16 +52,16 @@ def test_a_step_is_the_articles_step() -> None:
         judge(
             trainer.update(),
             float(loss.detach()),
+            "the loss of each step is that of the article's recipe",
             bound=1e-6,
-            says="the loss of each step is that of the article's recipe",
             where={"step": step - 1},
         )
     for (name, parameter), weight in zip(network.named_parameters(), weights, strict=True):
         judge(
             (parameter - weight) / 3e-3,
             0.0,
+            "after eight steps the weights are those of AdamW at 3e-3 with decay 0.01",
             bound=1e-5,
-            says="after eight steps the weights are those of AdamW at 3e-3 with decay 0.01",
             where={"parameter": name},
             remedy="are gradients cleared, is each batch used once, are rate and decay AdamW's?",
         )
@@ -86,16 +86,14 @@ def test_a_run_that_was_saved_and_resumed_is_the_run_that_never_stopped(
     judge(
         torch.tensor(resumed, dtype=torch.float64),
         torch.tensor(straight[STEPS:], dtype=torch.float64),
-        bound=0,
-        says="the losses after resuming are those of the run that never stopped",
+        "the losses after resuming are those of the run that never stopped",
         axes=("step after resuming",),
         remedy="are the optimizer's moments and steps, and the windows' generator, restored too?",
     )
     require(
-        second.trainer.losses == whole.trainer.losses,
-        "the losses before the stop are remembered",
+        second.trainer.losses == whole.trainer.losses, "the losses before the stop are remembered"
     )
     for (name, parameter), other in zip(
         second.model.named_parameters(), whole.model.parameters(), strict=True
     ):
-        judge(parameter, other, bound=0, says="weights agree in the end", where={"parameter": name})
+        judge(parameter, other, "weights agree in the end", where={"parameter": name})

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from theodolite.fixtures.anatomy.blocks import blocks_in, last_of, passed
 from theodolite.fixtures.anatomy.norm import is_norm
-from theodolite.fixtures.judging.judgement import judge, not_applicable, require
+from theodolite.fixtures.judging.judgement import not_applicable
 from theodolite.fixtures.recording.exchange import results_exchanged
 from theodolite.fixtures.recording.forward import Forward
 from theodolite.fixtures.recording.observation import ModuleCall, is_inside
@@ -47,20 +47,19 @@ def test_the_head_reads_a_normalised_stream(view: View) -> None:
         after = view.logits(inside.ids)
     changed = float((after - before).abs().max()) > 0.05 * view.spread
     if declared is False:
-        require(changed, "no norm stands before the head, as declared", where={"view": view.name})
+        view.require(changed, "no norm stands before the head, as declared")
         return
     if declared is None and changed and _ends_normalised(inside, end):
         not_applicable("the last block ends in a norm (post-norm)")
     if declared is None and changed and _head_reads_a_norm(inside, end):
         not_applicable("the head reads a norm, which reads more than the last block's output")
     idle = _idle_norms(view.model, inside)
-    judge(
+    view.same(
         after,
         before,
+        "the stream is normalised once more before the head",
         bound=0.05 * view.spread,
-        says="the stream is normalised once more before the head",
-        axes=("row", "position", "token"),
-        where={"view": view.name, **({"idle": ", ".join(idle)} if idle else {})},
+        where={"idle": ", ".join(idle)} if idle else {},
         remedy=f"{', '.join(idle)} never runs: is the final norm left out?"
         if idle
         else "Pre-norm needs a final norm, since the stream grows with depth; if there is to be "
@@ -77,17 +76,17 @@ def test_blocks_run_in_order_each_on_what_the_one_before_gave(view: View) -> Non
     ran = [each for each in inside.calls if each.module in set(row.children())]
     names = [int(each.path.rpartition(".")[2]) for each in sorted(ran, key=lambda e: e.began)]
     idle = [name for name, _ in row.named_children() if name.isdigit() and int(name) not in names]
-    require(
+    view.require(
         not idle,
         "every block runs",
-        where={"view": view.name, "idle": ", ".join(idle)},
+        where={"idle": ", ".join(idle)},
         remedy="It is built and never called.",
         cause="block-skipped",
     )
-    require(
+    view.require(
         names == sorted(names) or len(names) > len(set(names)),
         "blocks run in their order",
-        where={"view": view.name, "order": " ".join(map(str, names))},
+        where={"order": " ".join(map(str, names))},
         cause="blocks-out-of-order",
     )
     inputs = [through for block in blocks if (through := passed(inside, block))]
@@ -97,10 +96,10 @@ def test_blocks_run_in_order_each_on_what_the_one_before_gave(view: View) -> Non
         if bool((inputs[layer][0] == inputs[0][0]).all())
         or bool((inputs[layer][0] == inputs[layer - 1][0]).all())
     ]
-    require(
+    view.require(
         not deaf,
         "each block reads what the block before it gave",
-        where={"view": view.name, "layer": deaf[0] if deaf else None},
+        where={"layer": deaf[0] if deaf else None},
         remedy="Its input is an earlier block's: is the result of the loop assigned?",
         cause="block-bypassed",
     )

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from theodolite.fixtures.errors import SubjectError
-from theodolite.fixtures.judging.judgement import judge, not_applicable
+from theodolite.fixtures.judging.judgement import not_applicable
 from theodolite.fixtures.subject.switches import dropout_of, zeroed
 from theodolite.fixtures.subject.view import View
 from theodolite.properties import check
@@ -34,13 +34,11 @@ def test_another_attention_backend_gives_the_same_logits(view: View) -> None:
     if capped and view.name != "flex attention":
         not_applicable("scores are soft-capped, which a fused operator cannot do")
     ids = view.random_ids(2)
-    judge(
+    view.same(
         view.logits(ids),
         plain.logits(ids),
+        "both attention backends give the same logits",
         bound=plain.relation_bound,
-        says="both attention backends give the same logits",
-        axes=("row", "position", "token"),
-        where={"view": view.name},
         remedy="are mask, scale, window, soft-cap and dropout passed on in both?",
     )
 
@@ -119,16 +117,7 @@ def _judge_same(
     view: View, ids: Tensor, logits: Tensor, *, says: str, remedy: str, cause: str
 ) -> None:
     """Require of the logits (B, T, V) that another way of running gave: they are the view's own."""
-    judge(
-        logits,
-        view.logits(ids),
-        bound=view.relation_bound,
-        says=says,
-        axes=("row", "position", "token"),
-        where={"view": view.name},
-        remedy=remedy,
-        cause=cause,
-    )
+    view.same(logits, view.logits(ids), says, remedy=remedy, cause=cause)
 
 
 def _export(view: View, ids: Tensor) -> nn.Module:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from theodolite.fixtures.judging.judgement import judge
 from theodolite.fixtures.relations.blame import accuse, first_difference
 from theodolite.fixtures.subject.view import View
 from theodolite.properties import check
 
 _KEPT = 1
-AXES = ("row", "position", "token")
 REMEDY = (
     "does something run over the batch axis: attention fed (B, T, d) where it wants (T, B, d), a "
     "norm or a softmax over axis 0, a mean over all tokens? (A model that takes ids as (T, B): "
@@ -27,13 +25,10 @@ def test_a_row_does_not_depend_on_the_other_rows(view: View) -> None:
     changed[_KEPT] = ids[_KEPT]
     logits = view.logits(ids)[_KEPT]
     _judge_rows(view, ids, changed, logits, view.logits(changed)[_KEPT], view.leak_bound)
-    judge(
+    view.same(
         view.logits(ids[_KEPT : _KEPT + 1])[0],
         logits,
-        bound=view.relation_bound,
-        says="a row gives the same logits alone and in a batch of 3",
-        axes=AXES[1:],
-        where={"view": view.name},
+        "a row gives the same logits alone and in a batch of 3",
         remedy=REMEDY,
     )
 
@@ -43,13 +38,10 @@ def test_permuting_the_rows_permutes_the_logits(view: View) -> None:
     """The order of the rows in a batch does not matter."""
     ids = view.random_ids(3)
     order = torch.tensor([2, 0, 1])
-    judge(
+    view.same(
         view.logits(ids[order]),
         view.logits(ids)[order],
-        bound=view.relation_bound,
-        says="permuting the rows permutes the logits",
-        axes=AXES,
-        where={"view": view.name},
+        "permuting the rows permutes the logits",
         remedy=REMEDY,
     )
 
@@ -66,13 +58,12 @@ def _judge_rows(
         guilty = accuse(view, ids, path, otherwise="batch")
     # Attention that mixes rows is a matter of the batch axis; experts and norms have their own.
     own = guilty.component if guilty and guilty.component in ("moe", "norm", "softmax") else None
-    judge(
+    view.same(
         second,
         first,
+        "a row's logits do not depend on the other rows",
         bound=bound,
-        says="a row's logits do not depend on the other rows",
-        axes=AXES[1:],
-        where={"view": view.name, "row": _KEPT, **(guilty.where if guilty else {})},
+        where={"row": _KEPT, **(guilty.where if guilty else {})},
         remedy=REMEDY,
         component=own,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from theodolite.fixtures.errors import SubjectError
-from theodolite.fixtures.judging.judgement import PropertyFailure, judge, not_applicable, require
+from theodolite.fixtures.judging.judgement import PropertyFailure, not_applicable
 from theodolite.fixtures.oracles.strategies import drawn
 from theodolite.fixtures.serving.cache_suspects import suspect
 from theodolite.fixtures.serving.driver import Driver, driver_of, placed
@@ -21,7 +22,6 @@ from theodolite.fixtures.subject.subject import refuses
 from theodolite.fixtures.subject.view import View
 from theodolite.properties import check
 
-AXES = ("row", "position", "token")
 _LONG = 48
 
 OPERATIONS = st.one_of(
@@ -136,13 +136,11 @@ def test_two_batches_read_in_turn_know_nothing_of_each_other(sound: Driver) -> N
                 part.append((reader.state.read - logits.shape[1], logits))
     for text, part in zip(texts, pieces, strict=True):
         found, wanted = placed(part, view.logits(text))
-        judge(
+        view.same(
             found,
             wanted,
-            bound=view.relation_bound,
-            says="a fresh cache knows nothing of those used before it or beside it",
-            axes=AXES,
-            where={"view": view.name, "cache": driver.decoder.said},
+            "a fresh cache knows nothing of those used before it or beside it",
+            where={"cache": driver.decoder.said},
             remedy="is the cache (its tensors, its write index, its length) shared between "
             "sequences, or not emptied when a new one begins?",
             cause="cache-not-reset",
@@ -196,13 +194,11 @@ def _run(driver: Driver, program: Sequence[tuple[str, int, int]]) -> None:
                 readers[slot], orders[slot] = driver.begin(), rows  # chunks are refused
                 continue
             begin = reader.state.read - logits.shape[1]
-            judge(
+            view.same(
                 logits,
                 full[slot][order.to(full[slot].device)][:, begin : reader.state.read],
-                bound=view.relation_bound,
-                says="after any operations a cache gives the logits of the full forward",
-                axes=AXES,
-                where={"view": view.name, "after": ", ".join(done)},
+                "after any operations a cache gives the logits of the full forward",
+                where={"after": ", ".join(done)},
                 remedy="does each operation change keys, values, positions and length alike, in "
                 "every layer?",
                 cause="cache-operation",
@@ -231,23 +227,18 @@ def _judge_pieces(driver: Driver, pieces: list[int], *, may_refuse: bool = False
             return
         if max(pieces[1:], default=1) > 1:
             not_applicable(f"chunks behind a cache are refused: {error}")
-        require(
-            condition=False,
-            says=f"the model reads single tokens behind a cache: {error}",
-            where={"view": view.name, "pieces": pieces, "cache": driver.decoder.said},
+        view.require(
+            False,
+            f"the model reads single tokens behind a cache: {error}",
+            where={"pieces": pieces, "cache": driver.decoder.said},
             remedy="is a shape, a mask or a table made for whole sequences only?",
             cause="cache-refused",
         )
     found, wanted = placed(read, full)
-    accused = suspect(driver, pieces) if far(found, wanted, view.relation_bound) else None
-    judge(
+    view.same(
         found,
         wanted,
-        bound=view.relation_bound,
-        says="decoding with a cache gives the logits of the full forward",
-        axes=AXES,
-        where={"view": view.name, "pieces": pieces, "cache": driver.decoder.said},
-        remedy=accused.finding if accused else "",
-        component=accused.component if accused else None,
-        cause=accused.cause if accused else None,
+        "decoding with a cache gives the logits of the full forward",
+        where={"pieces": pieces, "cache": driver.decoder.said},
+        blame=partial(suspect, driver, pieces),
     )

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
 from theodolite.fixtures.anatomy.sight import read_sight
-from theodolite.fixtures.judging.judgement import judge, not_applicable, require
+from theodolite.fixtures.judging.judgement import not_applicable, require
 from theodolite.fixtures.judging.tolerances import GRADIENT
 from theodolite.fixtures.oracles.strategies import drawn
 from theodolite.fixtures.recording.exchange import result_as_leaf
-from theodolite.fixtures.relations.blame import Guilty, apart, leak_of, length_fault
+from theodolite.fixtures.relations.blame import Guilty, leak_of, length_fault
 from theodolite.fixtures.relations.changed_tokens import changed_after, influence
 from theodolite.fixtures.subject.view import View
 from theodolite.properties import check
-
-AXES = ("row", "position")
 
 _DETACHED = "no gradient reaches the embeddings (inference mode, or detached)"
 
@@ -83,25 +83,17 @@ def test_logits_of_a_prefix_are_the_prefix_of_the_logits(view: View) -> None:
         not_applicable(f"the model runs at length {view.subject.convention.only_length} alone")
     ids = view.random_ids(2)
     full = view.logits(ids)
-    guilty = None
     for cut in sorted({1, 2, view.length // 2, view.length - 3, view.length - 1}):
         if not view.subject.shortest <= cut < view.length:
             continue
-        prefix = view.logits(ids[:, :cut])
-        if guilty is None and apart(prefix, full[:, :cut], view.relation_bound):
-            guilty = leak_of(view) or length_fault(view, ids, cut)
-        judge(
-            prefix,
+        view.same(
+            view.logits(ids[:, :cut]),
             full[:, :cut],
-            bound=view.relation_bound,
-            says=f"the first {cut} tokens alone give the first {cut} logits",
-            axes=(*AXES, "token"),
-            where={"view": view.name, "length": cut},
-            remedy=_remedy(view, guilty)
-            + " Or does something depend on the length itself (a scale, a mean over time, "
-            "positions counted from the end)?",
-            component=guilty.component if guilty else None,
-            cause=guilty.cause if guilty else None,
+            f"the first {cut} tokens alone give the first {cut} logits",
+            where={"length": cut},
+            remedy=f"{REMEDY[view.name]} Or does something depend on the length itself (a scale, a "
+            "mean over time, positions counted from the end)?",
+            blame=partial(_leak_or_length, view, ids, cut),
         )
 
 
@@ -137,19 +129,14 @@ def test_no_gradient_flows_from_a_logit_to_a_later_token(view: View) -> None:
     if gradient is None:
         not_applicable("no gradient reaches the embeddings (detached)")
     size = gradient.double().abs().amax(-1)
-    bound = GRADIENT * float(size.max())
-    later = size.triu(1)
-    guilty = leak_of(view) if float(later.max()) > bound else None
-    judge(
-        later,
+    view.same(
+        size.triu(1),
         0.0,
-        bound=bound,
-        says="the gradient of a logit with respect to later embeddings is 0",
+        "the gradient of a logit with respect to later embeddings is 0",
+        bound=GRADIENT * float(size.max()),
         axes=("position", "later"),
-        where={"view": view.name},
-        remedy=_remedy(view, guilty),
-        component=guilty.component if guilty else None,
-        cause=guilty.cause if guilty else None,
+        remedy=REMEDY[view.name],
+        blame=partial(leak_of, view),
     )
 
 
@@ -166,22 +153,19 @@ def test_every_earlier_token_changes_later_logits(view: View) -> None:
     moved = sum(influence(view, seed=seed) for seed in (0, 7)) > 0  # (T, T): token s moves logit t
     moved = torch.as_tensor(moved)
     past = torch.ones_like(moved).triu(1)
-    seen = bool((moved & past).any())
-    guilty = None if seen else leak_of(view)  # a mask that is turned round shows the future instead
-    require(
-        seen,
+    view.require(
+        bool((moved & past).any()),
         "an earlier token changes later logits",
-        where={"view": view.name},
         remedy="does the attention's output reach the residual stream?",
-        component=guilty.component if guilty else None,
-        cause=guilty.cause if guilty else "no-past",
+        blame=partial(leak_of, view),  # a mask that is turned round shows the future instead
+        cause="no-past",
     )
     dead = (past & ~moved).nonzero()
     if len(dead) and not (_is_window(moved) or read_sight(_visible(moved)).chunk):
         token, position = dead[0].tolist()
         require(
-            condition=False,
-            says="every earlier token changes every later logit",
+            False,
+            "every earlier token changes every later logit",
             measured=float(len(dead)),
             at_most=0.0,
             where={"view": view.name, "token": token, "position": position},
@@ -190,31 +174,22 @@ def test_every_earlier_token_changes_later_logits(view: View) -> None:
         )
 
 
+def _leak_or_length(view: View, ids: Tensor, cut: int) -> Guilty | None:
+    return leak_of(view) or length_fault(view, ids, cut)
+
+
 def _judge_agreement(view: View, ids: Tensor, changed: Tensor, agreeing: Tensor) -> None:
     before, after = view.logits(ids).double(), view.logits(changed).double()
     keep = agreeing.to(before.device)[..., None]
     gap = torch.where(keep, (after - before).abs(), torch.zeros_like(before)).amax(-1)
-    guilty = None
-    if apart(gap, torch.zeros_like(gap), view.leak_bound):
-        guilty = leak_of(view)
-    judge(
+    view.same(
         gap,
         0.0,
+        "tokens after a position do not change its logits",
         bound=view.leak_bound,
-        says="tokens after a position do not change its logits",
-        axes=AXES,
-        where={"view": view.name, **(guilty.where if guilty else {})},
-        remedy=_remedy(view, guilty),
-        component=guilty.component if guilty else None,
-        cause=guilty.cause if guilty else None,
+        remedy=REMEDY[view.name],
+        blame=partial(leak_of, view),
     )
-
-
-def _remedy(view: View, guilty: Guilty | None) -> str:
-    if guilty is None:
-        return REMEDY[view.name]
-    said = guilty.remedy or REMEDY[view.name]
-    return f"{guilty.finding}; {said}" if guilty.finding else said
 
 
 def _visible(moved: Tensor) -> Tensor:

@@ -2,16 +2,20 @@
 
 Whether a person declared it or a library's configuration did makes no difference: a configured
 window, scale, soft-cap, rotation, tie or activation that the model does not really have is a fault.
+`SETTINGS` says of each key of a declaration what of the anatomy is held against it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from theodolite.fixtures.anatomy.attention import AttentionAnatomy
-from theodolite.fixtures.anatomy.measure import anatomy_of
+from theodolite.fixtures.anatomy.measure import Anatomy, anatomy_of
 from theodolite.fixtures.anatomy.sight import sight_over
+from theodolite.fixtures.errors import Unknown
 from theodolite.fixtures.judging.judgement import judge, not_applicable, require
 from theodolite.fixtures.subject.declarations import expanded
 from theodolite.fixtures.subject.subject import Subject
@@ -26,215 +30,293 @@ Scales are slopes of float32 scores and good to 1e-5, rotary frequencies to 1e-6
 
 HALF = 1e-2
 
+Reading = tuple[dict[str, Any], Any]
+"""A place, and what was measured there; `Unknown` where that could not be read."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is held against one key of a declaration.
+
+    Attributes:
+        read: What the anatomy says, place by place; what says nothing is left out.
+        says: What is claimed, of {key}, {value} and {source}.
+        remedy: What to look at first, of {measured}.
+        beside: Distance allowed beside the relative one; None for what must be equal.
+        component: The part to blame, if other than the check's own.
+        cause: The likely fault; "" for "KEY-differs", or "KEY-ignored" where nothing is there.
+    """
+
+    read: Callable[[Subject], Iterator[Reading]]
+    says: str = "{key} is {value}, as {source}"
+    remedy: str = "Is the setting read, and is it passed on to every layer?"
+    beside: float | None = None
+    component: str | None = None
+    cause: str = ""
+
+
+def _layers(name: str, *, optional: bool = False) -> Callable[[Subject], Iterator[Reading]]:
+    """A field of every attention; without `optional`, one that was not read ends the check."""
+
+    def read(subject: Subject) -> Iterator[Reading]:
+        for index, layer in enumerate(_attention(subject)):
+            value = getattr(layer, name)
+            yield {"layer": index}, value if optional else _seen(value, layer.unread, name)
+
+    return read
+
+
+def _whole(value: Callable[[Anatomy], Any], name: str) -> Callable[[Subject], Iterator[Reading]]:
+    """A value of the whole anatomy, and under which name it is told why there is none."""
+
+    def read(subject: Subject) -> Iterator[Reading]:
+        anatomy = anatomy_of(subject)
+        try:
+            found = value(anatomy)
+        except AttributeError:  # the part itself was not read
+            found = None
+        why = anatomy.unread.get(name, f"{name} was not seen")
+        yield {}, Unknown(why) if found is None else found
+
+    return read
+
+
+def _turning(name: str) -> Callable[[Subject], Iterator[Reading]]:
+    """A field of every rotation; the order of pairs means nothing where there is one."""
+
+    def read(subject: Subject) -> Iterator[Reading]:
+        for index, layer in enumerate(_attention(subject)):
+            value = getattr(layer.rotary, name, None)
+            one_pair = layer.rotary is not None and layer.rotary.width == 2
+            if value is not None and not (name == "pairing" and one_pair):
+                yield {"layer": index, "module": layer.module}, value
+
+    return read
+
+
+def _networks(name: str, *, routed: bool = False) -> Callable[[Subject], Iterator[Reading]]:
+    """A field of every feed-forward network that has it, of those with experts if `routed`."""
+
+    def read(subject: Subject) -> Iterator[Reading]:
+        known = anatomy_of(subject).feed_forward
+        parts = [p for p in known if name not in p.unread and (p.experts is not None or not routed)]
+        if name == "active" and parts:  # a router that hashes ids may send one twice to an expert
+            parts = [max(parts, key=lambda part: part.active or 0)]
+        return (({"module": part.module}, getattr(part, name)) for part in parts)
+
+    return read
+
+
+def _positions(subject: Subject) -> Iterator[Reading]:
+    anatomy, declared = anatomy_of(subject), expanded(subject.declarations)["positions"]
+    if declared in ("learned", "sinusoidal"):
+        yield {}, _seen(anatomy.embedded_positions, anatomy.unread, "embedded_positions")
+        return
+    yield from _layers("positions")(subject)
+    if declared == "none":
+        yield {}, anatomy.positions
+
+
+def _seen(value: Any, unread: Mapping[str, str], name: str) -> Any:
+    if value is None:
+        not_applicable(f"{name} could not be read: {unread.get(name, 'it was not seen')}")
+    return value
+
+
+def _bias(anatomy: Anatomy) -> bool | None:
+    biases = anatomy.biases
+    inside = [biases.queries_keys_values, biases.attention_output, biases.feed_forward]
+    return None if None in inside else any(inside)
+
+
+_FIELD = "Is this field of the configuration read?"
+_ROPE = "Are base and scaling read from where the configuration keeps them?"
+_CAP = "Measured: {measured}. Is the cap passed to this backend?"
+_EPS = "Is eps read from the configuration, and does it stand inside the root?"
+_FACTOR = "Is the attention factor applied once, to cosine and sine both?"
+_THETA = "Is rope_theta read from where the configuration keeps it?"
+_SCALE = "Is the setting passed to every attention backend, once?"
+_CAPPED = "scores are capped at {value}, as {source}"
+_EACH = "each pair of channels turns at its declared frequency"
+
+SETTINGS: Mapping[str, Setting] = {
+    "scale": Setting(_layers("scale"), "scores are q·k times the declared scale", _SCALE, 0.0),
+    "soft_cap": Setting(_layers("soft_cap", optional=True), _CAPPED, _CAP, 0.0),
+    "positions": Setting(_positions, "positions are {value}, as {source}"),
+    "rope_width": Setting(_turning("width"), cause="rope-width"),
+    "rope_pairing": Setting(_turning("pairing"), cause="rope-pairing"),
+    "rope_base": Setting(_turning("base"), "rope_base is as declared", _THETA, 0.0),
+    "rope_magnitude": Setting(_turning("magnitude"), "rope_magnitude is as declared", _FACTOR, 0.0),
+    "rope_frequencies": Setting(_turning("frequencies"), _EACH, _ROPE, 1e-6),
+    "activation": Setting(_networks("activation"), remedy=_FIELD),
+    "gated": Setting(_networks("gated"), remedy=_FIELD),
+    "feed_forward_width": Setting(_networks("width"), remedy=_FIELD),
+    "experts": Setting(_networks("experts", routed=True), remedy=_FIELD, component="moe"),
+    "active_experts": Setting(_networks("active", routed=True), remedy=_FIELD, component="moe"),
+    "shared_width": Setting(_networks("shared_width", routed=True), remedy=_FIELD, component="moe"),
+    "norm": Setting(_whole(attrgetter("norm.kind"), "norm")),
+    "norm_eps": Setting(_whole(attrgetter("norm.eps"), "norm.eps"), remedy=_EPS, beside=1e-9),
+    "placement": Setting(_whole(attrgetter("assembly.placement"), "assembly")),
+    "parallel": Setting(_whole(attrgetter("assembly.parallel"), "assembly"), component="residual"),
+    "bias": Setting(_whole(_bias, "biases")),
+    "layers": Setting(_whole(attrgetter("layers"), "layers"), cause="layers-differ"),
+    "width": Setting(_whole(attrgetter("width"), "width"), cause="width-differ"),
+    "heads": Setting(_layers("heads"), cause="heads-differ"),
+    "kv_heads": Setting(_layers("kv_heads"), cause="kv_heads-differ"),
+    "head_width": Setting(_layers("head_width"), cause="head_width-differ"),
+    "sinks": Setting(_layers("sinks"), cause="sinks-differ"),
+    "qk_norm": Setting(_layers("qk_norm"), cause="qk_norm-differ"),
+}
+
 
 @check("declared.scale", "SCL-5", component="scale")
 def test_the_declared_scale_is_the_real_one(subject: Subject) -> None:
-    declared = _declared(subject, "scale")
-    for place, layer, value in _by_layer(subject, declared, "scale"):
-        measured = _read(layer.scale, layer.unread, "scale")
-        _near(subject, measured, value, "scores are q·k times the declared scale", place, "scale")
-
-
-@check("declared.window", "ATT-2", component="window")
-def test_the_declared_window_is_the_real_one(subject: Subject) -> None:
-    declared = _declared(subject, "window")
-    widest = max((w for w in _flat(declared) if w is not None), default=0)
-    known = [layer.sight for layer in anatomy_of(subject).attention]
-    sights = sight_over(subject.views.sharpened, known, widest)
-    chunks = expanded(subject.declarations).get("chunk")
-    for place, layer, value in _by_layer(subject, declared, "window"):
-        sight = sights[place["layer"]]
-        chunk = _of_layer(chunks, place["layer"], len(sights))
-        if sight.reason is not None:
-            not_applicable(f"what queries see could not be read: {sight.reason}")
-        require(
-            sight.window == value and sight.chunk == chunk,
-            f"queries see {_keys(value)}, as {_source(subject, 'window')}",
-            measured=sight.window,
-            at_least=value,
-            at_most=value,
-            where={**place, "module": layer.module},
-            remedy=f"Measured: {_keys(sight.window)}. Does the window reach the attention on every "
-            "backend, and does it count the query itself?",
-            cause="window-ignored" if sight.window is None else "window-differs",
-        )
+    _hold(subject, "scale", example="scale=VALUE")
 
 
 @check("declared.soft_cap", "STAB-3", component="scale")
 def test_the_declared_soft_cap_is_the_real_one(subject: Subject) -> None:
-    declared = _declared(subject, "soft_cap")
-    for place, layer, value in _by_layer(subject, declared, "soft_cap"):
-        require(
-            layer.soft_cap == value
-            or bool(value and layer.soft_cap and abs(layer.soft_cap / value - 1) <= SAME),
-            f"scores are capped at {value}, as {_source(subject, 'soft_cap')}",
-            measured=layer.soft_cap,
-            at_least=value,
-            at_most=value,
-            where={**place, "module": layer.module},
-            remedy=f"Measured: {layer.soft_cap or 'no cap'}. Is the cap passed to this backend?",
-            cause="soft-cap-ignored" if layer.soft_cap is None else "soft-cap-differs",
-        )
+    _hold(subject, "soft_cap", example="soft_cap=VALUE")
 
 
 @check("declared.positions", "ROPE-4", "POS-2", component="position")
 def test_positions_enter_as_declared(subject: Subject) -> None:
-    declared, anatomy = _declared(subject, "positions"), anatomy_of(subject)
-    said = _source(subject, "positions")
-    if declared in ("learned", "sinusoidal"):
-        measured = _read(anatomy.embedded_positions, anatomy.unread, "embedded_positions")
-        _equal(measured, declared, f"positions are {declared}, as {said}", {}, "positions-differ")
-        return
-    for place, layer, value in _by_layer(subject, declared, "positions"):
-        measured = _read(layer.positions, layer.unread, "positions")
-        _equal(measured, value, f"positions are {value}, as {said}", place, "positions-differ")
-    if declared == "none":
-        _equal(anatomy.positions, "none", f"there are no positions, as {said}", {}, "positions")
+    _hold(subject, "positions", example="positions=VALUE")
 
 
 @check("declared.rope", "ROPE-3", component="rope")
 def test_the_rotation_is_as_declared(subject: Subject) -> None:
     """Width, pairing, base, each frequency, and the length of what is rotated."""
-    known = expanded(subject.declarations)
-    names = [key for key in known if key.startswith("rope_")]
-    if not names:
-        not_applicable("no rotation is declared: --declare rope_base=10000, for example")
-    layers = [(i, layer) for i, layer in enumerate(_attention(subject))]
-    if any(layer.positions is None for _, layer in layers):
-        not_applicable(f"positions could not be read: {layers[0][1].unread}")
-    turning = [(i, layer) for i, layer in layers if layer.rotary is not None]
+    keys = [key for key in expanded(subject.declarations) if key.startswith("rope_")]
+    layers = _attention(subject) if keys else []
+    if any(layer.positions is None for layer in layers):
+        not_applicable(f"positions could not be read: {layers[0].unread}")
     require(
-        turning,
-        f"queries and keys are rotated, as {_source(subject, names[0])}",
+        not keys or any(layer.rotary is not None for layer in layers),
+        f"queries and keys are rotated, as {_source(subject, keys[0]) if keys else ''}",
         remedy="No layer rotates. Is the rotation applied, and with the right axis?",
         cause="rotation-missing",
     )
-    for index, layer in turning:
-        rotary = layer.rotary
-        assert rotary is not None
-        place = {"layer": index, "module": layer.module}
-        for key, measured in (("rope_width", rotary.width), ("rope_pairing", rotary.pairing)):
-            alike = key == "rope_pairing" and rotary.width == 2
-            if key in known and not alike:
-                says = f"{key} is {known[key]}, as {_source(subject, key)}"
-                _equal(measured, known[key], says, place, key.replace("_", "-"))
-        for key, found in (("rope_base", rotary.base), ("rope_magnitude", rotary.magnitude)):
-            value = _of_layer(known.get(key), index, len(layers))
-            if value is not None and found is not None:
-                _near(subject, found, value, f"{key} is as declared", place, key)
-        if "rope_frequencies" in known:
-            given = known["rope_frequencies"]
-            value = given[index] if isinstance(given[0], (list, tuple)) else given
-            says = "each pair of channels turns at its declared frequency"
-            _near(subject, rotary.frequencies, value, says, place, "rope_frequencies")
+    _hold(subject, *(key for key in SETTINGS if key.startswith("rope_")), example="rope_base=10000")
+
+
+@check("declared.feed_forward", "FFN-2", component="feed_forward")
+def test_the_feed_forward_network_is_as_declared(subject: Subject) -> None:
+    known, anatomy = expanded(subject.declarations), anatomy_of(subject)
+    routed = [key for key in ("experts", "active_experts", "shared_width") if key in known]
+    parts = anatomy.feed_forward
+    if parts and routed:
+        require(
+            any(part.experts is not None for part in parts),
+            f"there are {known[routed[0]]} experts, as {_source(subject, routed[0])}",
+            remedy="No layer has experts.",
+            component="moe",
+        )
+    keys = ("activation", "gated", "feed_forward_width", "experts", "active_experts")
+    why = anatomy.unread.get("feed_forward", "no feed-forward network")
+    _hold(subject, *keys, "shared_width", example="activation=silu", why=why)
+
+
+@check("declared.norm", "NORM-1", "NORM-6", component="norm")
+def test_norms_and_biases_are_as_declared(subject: Subject) -> None:
+    _hold(subject, "norm", "norm_eps", "placement", "parallel", "bias", example="norm=RMSNorm")
+
+
+@check("declared.shape", "MHA-1", "HYP-1", component="heads")
+def test_layers_heads_and_widths_are_as_declared(subject: Subject) -> None:
+    keys = ("layers", "width", "heads", "kv_heads", "head_width", "sinks", "qk_norm")
+    _hold(subject, *keys, example="heads=8")
 
 
 @check("declared.tied", "AUD-9", component="tying")
 def test_embedding_and_head_are_tied_as_declared(subject: Subject) -> None:
-    declared, measured = _declared(subject, "tied"), anatomy_of(subject).tied
+    declared, measured = expanded(subject.declarations).get("tied"), anatomy_of(subject).tied
+    if declared is None:
+        not_applicable("no tied is declared: --declare tied=VALUE")
     if measured is None:
         not_applicable("embedding or head are no tables of their own")
+    says = f"embedding and head are {'one tensor' if declared else 'two tensors'}"
     require(
         measured == declared,
-        f"embedding and head are {'one tensor' if declared else 'two tensors'}, "
-        f"as {_source(subject, 'tied')}",
+        f"{says}, as {_source(subject, 'tied')}",
         remedy="Is the flag read where it stands, and is the tie made after the last weight was "
         "replaced?",
         cause="tie-ignored" if declared else "tie-unasked",
     )
 
 
-@check("declared.feed_forward", "FFN-2", component="feed_forward")
-def test_the_feed_forward_network_is_as_declared(subject: Subject) -> None:
+@check("declared.window", "ATT-2", component="window")
+def test_the_declared_window_is_the_real_one(subject: Subject) -> None:
     known = expanded(subject.declarations)
-    names = {
-        "activation": "activation",
-        "gated": "gated",
-        "feed_forward_width": "width",
-        "experts": "experts",
-        "active_experts": "active",
-        "shared_width": "shared_width",
-    }
-    asked = {key: name for key, name in names.items() if key in known}
-    if not asked:
-        not_applicable("no activation is declared: --declare activation=silu, for example")
-    parts = anatomy_of(subject).feed_forward
-    if not parts:
-        not_applicable(anatomy_of(subject).unread.get("feed_forward", "no feed-forward network"))
-    for key, name in asked.items():
-        routed = name in ("experts", "active", "shared_width")
-        judged = [part for part in parts if not routed or part.experts is not None]
+    if "window" not in known:
+        not_applicable("no window is declared: --declare window=VALUE")
+    layers = _attention(subject)
+    widest = max((w for w in _flat(known["window"]) if w), default=0)
+    seen = [layer.sight for layer in layers]
+    sights = sight_over(subject.views.sharpened, seen, widest)
+    for index, layer in enumerate(layers):
+        sight, value = sights[index], _of_layer(known["window"], index, len(layers), "window")
+        if sight.reason is not None:
+            not_applicable(f"what queries see could not be read: {sight.reason}")
         require(
-            judged,
-            f"there are {known[key]} experts, as {_source(subject, key)}",
-            component="moe",
-            remedy="No layer has experts.",
+            sight.window == value
+            and sight.chunk == _of_layer(known.get("chunk"), index, len(sights), "chunk"),
+            f"queries see {_keys(value)}, as {_source(subject, 'window')}",
+            measured=sight.window,
+            at_most=value,
+            at_least=value,
+            where={"layer": index, "module": layer.module},
+            remedy=f"Measured: {_keys(sight.window)}. Does the window reach the attention on every "
+            "backend, and does it count the query itself?",
+            cause="window-ignored" if sight.window is None else "window-differs",
         )
-        read = [part for part in judged if name not in part.unread]
-        if name == "active" and read:  # a router that hashes ids may send one twice to an expert
-            read = [max(read, key=lambda part: part.active or 0)]
-        for part in read:
-            require(
-                getattr(part, name) == known[key],
-                f"{key.replace('_', ' ')} is {known[key]}, as {_source(subject, key)}",
-                where={"module": part.module, "measured": getattr(part, name)},
-                remedy="Is this field of the configuration read?",
-                component="moe" if routed else None,
-                cause=f"{key.replace('_', '-')}-differs",
-            )
 
 
-@check("declared.norm", "NORM-1", "NORM-6", component="norm")
-def test_norms_and_biases_are_as_declared(subject: Subject) -> None:
-    known, anatomy = expanded(subject.declarations), anatomy_of(subject)
-    norm, assembly, biases = anatomy.norm, anatomy.assembly, anatomy.biases
-    inside = [biases.queries_keys_values, biases.attention_output, biases.feed_forward]
-    measured: dict[str, tuple[Any, str]] = {
-        "norm": (norm and norm.kind, "norm"),
-        "norm_eps": (norm and norm.eps, "norm.eps"),
-        "placement": (assembly and assembly.placement, "assembly"),
-        "parallel": (assembly and assembly.parallel, "assembly"),
-        "bias": (None if None in inside else any(inside), "biases"),
-    }
-    asked = [key for key in measured if key in known]
-    read = [key for key in asked if measured[key][0] is not None]
-    if not read:
-        unread = [anatomy.unread.get(measured[key][1], f"{key} was not seen") for key in asked]
-        not_applicable(unread[0] if unread else "nothing is declared of norms: norm, bias ...")
-    for key in read:
-        says = f"{key} is {known[key]}, as {_source(subject, key)}"
-        if key == "norm_eps":
-            _near(subject, measured[key][0], known[key], says, {}, key)
-        else:
-            part = "residual" if key == "parallel" else None
-            _equal(measured[key][0], known[key], says, {}, f"{key}-differs", part)
-
-
-@check("declared.shape", "MHA-1", "HYP-1", component="heads")
-def test_layers_heads_and_widths_are_as_declared(subject: Subject) -> None:
-    known, anatomy = expanded(subject.declarations), anatomy_of(subject)
-    asked = [
-        key
-        for key in ("layers", "width", "heads", "kv_heads", "head_width", "sinks", "qk_norm")
-        if key in known
-    ]
-    if not asked:
-        not_applicable("no shape is declared: --declare heads=8, for example")
-    for key in asked:
-        says = f"{key} is {known[key]}, as {_source(subject, key)}"
-        if key in ("layers", "width"):
-            _equal(getattr(anatomy, key), known[key], says, {}, f"{key}-differ")
-            continue
-        for index, layer in enumerate(_attention(subject)):
-            value = _read(getattr(layer, key), layer.unread, key)
-            _equal(value, known[key], says, {"layer": index}, f"{key}-differ")
-
-
-def _declared(subject: Subject, key: str) -> Any:
+def _hold(subject: Subject, *keys: str, example: str, why: str = "") -> None:
+    """Hold each declared key against what was measured; not applicable where nothing was."""
     known = expanded(subject.declarations)
-    if key not in known:
-        not_applicable(f"no {key} is declared: --declare {key}=VALUE")
-    return known[key]
+    asked = [key for key in keys if key in known]
+    if not asked:
+        what = f"no {keys[0]}" if len(keys) == 1 else "nothing of this"
+        not_applicable(f"{what} is declared: --declare {example}")
+    unread, judged = [], False
+    for key in asked:
+        for place, measured in SETTINGS[key].read(subject):
+            if isinstance(measured, Unknown):
+                unread.append(measured.reason)
+                continue
+            layers = len(anatomy_of(subject).attention)
+            value = _of_layer(known[key], place.get("layer"), layers, key)
+            if value is not None or key == "soft_cap":
+                _judge(subject, key, measured, value, place)
+                judged = True
+    if not judged:
+        not_applicable(unread[0] if unread else why or f"{', '.join(asked)} could not be read")
+
+
+def _judge(subject: Subject, key: str, measured: Any, value: Any, place: dict[str, Any]) -> None:
+    setting, source = SETTINGS[key], _source(subject, key)
+    says = setting.says.format(key=key.replace("_", " "), value=value, source=source)
+    ends = "ignored" if measured is None else "differs"
+    told: dict[str, Any] = {
+        "component": setting.component,
+        "remedy": setting.remedy.format(measured=measured),
+        "cause": setting.cause or f"{key.replace('_', '-')}-{ends}",
+    }
+    if setting.beside is None or measured is None or value is None:
+        require(measured == value, says, where={**place, "measured": measured}, **told)
+        return
+    share = HALF if subject.dtype.itemsize < 4 else SAME
+    pairs = list(zip(_flat(measured), _flat(value), strict=True))
+    for index, (found, wanted) in enumerate(pairs):
+        judge(
+            float(found),
+            float(wanted),
+            f"{says} ({float(wanted):.6g}, {source})",
+            bound=share * abs(float(wanted)) + setting.beside,
+            where={**place, **({"pair": index} if pairs[1:] else {}), "measured": f"{found:.6g}"},
+            **told,
+        )
 
 
 def _source(subject: Subject, key: str) -> str:
@@ -251,27 +333,14 @@ def _attention(subject: Subject) -> Sequence[AttentionAnatomy]:
     return layers
 
 
-def _by_layer(
-    subject: Subject, declared: Any, key: str
-) -> list[tuple[dict[str, int], AttentionAnatomy, Any]]:
-    layers = _attention(subject)
-    if isinstance(declared, (list, tuple)) and len(declared) != len(layers):
-        not_applicable(f"{key} is declared for {len(declared)} layers and {len(layers)} are seen")
-    values = declared if isinstance(declared, (list, tuple)) else [declared] * len(layers)
-    rows = zip(layers, values, strict=True)
-    return [({"layer": i}, layer, value) for i, (layer, value) in enumerate(rows)]
-
-
-def _of_layer(declared: Any, index: int, layers: int) -> Any:
-    if isinstance(declared, (list, tuple)):
-        return declared[index] if len(declared) == layers else None
-    return declared
-
-
-def _read(value: Any, unread: Any, name: str) -> Any:
-    if value is None:
-        not_applicable(f"{name} could not be read: {unread.get(name, 'it was not seen')}")
-    return value
+def _of_layer(declared: Any, index: int | None, layers: int, key: str) -> Any:
+    """What is declared for a layer, of a list with one value for each."""
+    per_layer = key != "rope_frequencies" or (declared and isinstance(declared[0], (list, tuple)))
+    if index is None or not isinstance(declared, (list, tuple)) or not per_layer:
+        return declared
+    if len(declared) != layers:
+        not_applicable(f"{key} is declared for {len(declared)} layers and {layers} are seen")
+    return declared[index]
 
 
 def _flat(value: Any) -> Sequence[Any]:
@@ -280,49 +349,3 @@ def _flat(value: Any) -> Sequence[Any]:
 
 def _keys(window: int | None) -> str:
     return "all earlier keys" if window is None else f"{window} keys, themselves included"
-
-
-def _equal(
-    measured: Any,
-    value: Any,
-    says: str,
-    place: dict[str, Any],
-    cause: str,
-    component: str | None = None,
-) -> None:
-    require(
-        measured == value,
-        says,
-        where={**place, "measured": measured},
-        remedy="Is the setting read, and is it passed on to every layer?",
-        component=component,
-        cause=cause,
-    )
-
-
-def _near(
-    subject: Subject, measured: Any, value: Any, says: str, place: dict[str, Any], key: str
-) -> None:
-    half = subject.dtype.itemsize < 4
-    _flat_measured, _flat_value = _flat(measured), _flat(value)
-    for index, (found, wanted) in enumerate(zip(_flat_measured, _flat_value, strict=True)):
-        pair = {"pair": index} if len(_flat_value) > 1 else {}
-        judge(
-            float(found),
-            float(wanted),
-            bound=(HALF if half else SAME) * abs(float(wanted)) + _ABSOLUTE.get(key, 0.0),
-            says=f"{says} ({float(wanted):.6g}, {_source(subject, key)})",
-            where={**place, **pair, "measured": f"{float(found):.6g}"},
-            remedy=_REMEDIES[key],
-            cause=f"{key.replace('_', '-')}-differs",
-        )
-
-
-_ABSOLUTE = {"rope_frequencies": 1e-6, "norm_eps": 1e-9}
-_REMEDIES = {
-    "scale": "Is the setting passed to every attention backend, once?",
-    "rope_base": "Is rope_theta read from where the configuration keeps it?",
-    "rope_frequencies": "Are base and scaling read from where the configuration keeps them?",
-    "rope_magnitude": "Is the attention factor applied once, to cosine and sine both?",
-    "norm_eps": "Is eps read from the configuration, and does it stand inside the root?",
-}

@@ -12,7 +12,14 @@ from typing import Any
 import torch
 
 from theodolite.fixtures.anatomy.experts import FALLS, LOUD, STEP, Mixture, mixtures_in
-from theodolite.fixtures.judging.judgement import judge, judge_differs, not_applicable, require
+from theodolite.fixtures.judging.judgement import (
+    at_least,
+    exactly,
+    judge,
+    judge_differs,
+    not_applicable,
+    require,
+)
 from theodolite.fixtures.judging.tolerances import EQUAL
 from theodolite.fixtures.subject.declarations import expanded
 from theodolite.fixtures.subject.view import View
@@ -54,8 +61,8 @@ def test_as_many_experts_work_on_each_token_as_are_meant_to(view: View) -> None:
             f"{expected} of {len(mixture.experts)} experts work on each token"
             + ("" if wanted is None else f", as {_said(source)}"),
             measured=float(counts[token]),
-            at_least=float(expected),
             at_most=float(expected),
+            at_least=float(expected),
             where={
                 **place,
                 "token": token,
@@ -80,12 +87,10 @@ def test_every_expert_can_be_chosen(view: View) -> None:
     """
     for place, mixture in _mixtures(view):
         own = {mixture.address(expert) for expert in range(len(mixture.experts))}
-        require(
-            len(own) == len(mixture.experts),
+        exactly(
+            len(own),
+            len(mixture.experts),
             "every expert has weights of its own",
-            measured=float(len(own)),
-            at_least=float(len(mixture.experts)),
-            at_most=float(len(mixture.experts)),
             where=place,
             remedy="One module stands in the list several times: [Expert()] * n makes one, "
             "[Expert() for _ in range(n)] makes n.",
@@ -127,11 +132,10 @@ def test_the_router_learns(view: View) -> None:
             if own > NO_GRADIENT * largest:
                 break
         alone = int(mixture.active.sum(1).max()) == 1
-        require(
-            own > NO_GRADIENT * largest,
+        at_least(
+            own,
+            NO_GRADIENT * largest,
             "the router gets a gradient",
-            measured=own,
-            at_least=NO_GRADIENT * largest,
             where={**place, "router": mixture.router},
             remedy="With one expert a token whose weight is divided by itself, no score matters: "
             "leave its probability as it is."
@@ -213,8 +217,8 @@ def test_the_shares_of_a_token_sum_to_one_number_if_they_are_meant_to(view: View
             judge(
                 twin.run(twin.given),
                 output,
+                f"a token's shares sum to the same whatever the scores, as {said}",
                 bound=EQUAL * size,
-                says=f"a token's shares sum to the same whatever the scores, as {said}",
                 axes=("token", "channel"),
                 where=place,
                 remedy="Divide the chosen probabilities by their sum over the experts (the last "
@@ -225,8 +229,8 @@ def test_the_shares_of_a_token_sum_to_one_number_if_they_are_meant_to(view: View
             judge_differs(
                 twin.run(twin.given),
                 output,
+                f"a token's shares are what is left of all experts' scores, as {said}",
                 least=EQUAL * size,
-                says=f"a token's shares are what is left of all experts' scores, as {said}",
                 where=place,
                 remedy="They are divided by their sum although this is not meant.",
                 cause="shares-normalised",

@@ -16,7 +16,7 @@ from theodolite.fixtures.anatomy.feed_forward import (
     nonlinearity,
     roles,
 )
-from theodolite.fixtures.judging.judgement import judge, not_applicable, require
+from theodolite.fixtures.judging.judgement import at_least, each, judge, not_applicable, require
 from theodolite.fixtures.judging.tolerances import EQUAL, LINEAR
 from theodolite.fixtures.subject.declarations import expanded
 from theodolite.fixtures.subject.view import View
@@ -43,8 +43,8 @@ def test_a_position_is_fed_forward_by_itself(view: View) -> None:
             judge(
                 after[0, position],
                 before[0, position],
+                "the feed-forward network's output at a position depends on that one alone",
                 bound=EQUAL * float(before.abs().max()),
-                says="the feed-forward network's output at a position depends on that one alone",
                 axes=("channel",),
                 where={**place, "position": position},
                 remedy="Are experts' weights normalised over tokens instead of experts?"
@@ -64,11 +64,10 @@ def test_the_feed_forward_network_is_not_linear(view: View) -> None:
             continue
         none, once, twice, against = (network.run(given * f) for f in (0.0, 1.0, 2.0, -1.0))
         bend, least = nonlinearity(none, once, twice, against), LINEAR * float(once.abs().max())
-        require(
-            bend > least,
+        at_least(
+            bend,
+            least,
             "the feed-forward network is not linear",
-            measured=bend,
-            at_least=least,
             where=place,
             remedy="Two matrices in a row are one: is the activation applied?",
             component="moe" if network.experts else None,
@@ -79,11 +78,12 @@ def test_the_feed_forward_network_is_not_linear(view: View) -> None:
 @check("feed_forward.branches", "FFN-2", component="feed_forward", views=("sharpened",))
 def test_each_matrix_takes_part_and_the_gate_is_the_activated_one(view: View) -> None:
     """W₂(act(W₁x) ⊙ W₃x): linear in W₂ and W₃, not in W₁; where a name says gate, that is W₁."""
-    judged, declared = 0, expanded(view.subject.declarations).get("gated")
-    for place, network in _networks(view):
+    declared = expanded(view.subject.declarations).get("gated")
+    for place, network in each(
+        _networks(view), "every feed-forward network is a mixture of experts"
+    ):
         if network.experts:
             continue
-        judged += 1
         found = roles(network)
         unused = [role.name for role in found if not role.used]
         require(
@@ -112,8 +112,6 @@ def test_each_matrix_takes_part_and_the_gate_is_the_activated_one(view: View) ->
             "it (--declare gated=false).",
             cause="branches-added",
         )
-    if not judged:
-        not_applicable("every feed-forward network is a mixture of experts")
 
 
 def _networks(view: View) -> Iterator[tuple[dict[str, Any], FeedForward]]:

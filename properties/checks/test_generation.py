@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from theodolite.fixtures.errors import SubjectError
+from theodolite.fixtures.errors import SubjectError, Unknown
 from theodolite.fixtures.judging.judgement import judge, judge_differs, not_applicable, require
 from theodolite.fixtures.serving.finding_writer import writer_of
 from theodolite.fixtures.serving.writer import Writer
@@ -46,8 +46,8 @@ class Writing:
 def writing(view: View) -> Writing:
     """The view's own way of writing on."""
     writer = writer_of(view.subject)
-    if isinstance(writer, str):
-        not_applicable(writer)
+    if isinstance(writer, Unknown):
+        not_applicable(writer.reason)
     if (view.subject.longest or 99) < _PROMPT + _NEW:
         not_applicable(f"the model takes no more than {view.subject.longest} tokens")
     return Writing(view, writer)
@@ -72,8 +72,7 @@ def test_the_prompt_is_kept_and_new_tokens_are_of_the_vocabulary(writing: Writin
         judge(
             written[:, :_PROMPT],
             kept,
-            bound=0,
-            says="the prompt stands at the beginning of what is returned",
+            "the prompt stands at the beginning of what is returned",
             axes=("row", "position"),
             where=place,
             remedy="is the prompt cut to the context, or returned in another order?",
@@ -83,8 +82,8 @@ def test_the_prompt_is_kept_and_new_tokens_are_of_the_vocabulary(writing: Writin
         written.shape[1] == _NEW + (_PROMPT if whole else 0),
         f"{_NEW} new tokens are written where {_NEW} are asked for",
         measured=float(written.shape[1] - (_PROMPT if whole else 0)),
-        at_least=float(_NEW),
         at_most=float(_NEW),
+        at_least=float(_NEW),
         where=place,
         remedy="does the loop run once too often or too seldom, or count the prompt?",
         cause="wrong-length",
@@ -107,8 +106,7 @@ def test_the_same_seed_writes_the_same_tokens(writing: Writing) -> None:
     judge(
         writing.new_tokens(ids, _NEW, seed=3),
         writing.new_tokens(ids, _NEW, seed=3),
-        bound=0,
-        says="the same seed writes the same tokens",
+        "the same seed writes the same tokens",
         axes=("row", "step"),
         where={"method": writing.writer.said},
         remedy="is a cache left over from the call before, or another source of randomness used "
@@ -139,8 +137,8 @@ def test_greedy_generation_takes_the_likeliest_token_of_the_forward(writing: Wri
             judge(
                 writing.gaps(ids, new),
                 0.0,
+                "greedy generation takes the likeliest token of the forward",
                 bound=2 * writing.view.relation_bound,
-                says="greedy generation takes the likeliest token of the forward",
                 axes=("row", "step"),
                 where={"prompt": length, **way},
                 remedy="are the logits of the last position used, with the mask, the cache and the "
@@ -157,11 +155,12 @@ def test_a_temperature_near_zero_takes_the_likeliest_token(writing: Writing) -> 
     temperature = 1e-3 * writing.view.spread
     ids = writing.view.random_ids(4, _PROMPT)
     new = writing.new_tokens(ids, _NEW, temperature=temperature)
+    # e⁻⁴⁰: never, for any vocabulary
     judge(
         writing.gaps(ids, new),
         0.0,
-        bound=2 * writing.view.relation_bound + 40 * temperature,  # e⁻⁴⁰: never, for any vocabulary
-        says="a temperature near 0 takes the likeliest token",
+        "a temperature near 0 takes the likeliest token",
+        bound=2 * writing.view.relation_bound + 40 * temperature,
         axes=("row", "step"),
         where={"temperature": round(temperature, 6)},
         remedy="are logits divided by the temperature, before every filter and softmax?",
@@ -190,8 +189,7 @@ def test_only_the_last_tokens_of_a_long_prompt_are_read(writing: Writing) -> Non
         judge(
             writing.new_tokens(older, _NEW, **options),
             first,
-            bound=0,
-            says=f"tokens before the last {context} change nothing",
+            f"tokens before the last {context} change nothing",
             axes=("row", "step"),
             where={"context": context},
             remedy="is the prompt cut to its last tokens, and a cache cut along?",
@@ -200,8 +198,7 @@ def test_only_the_last_tokens_of_a_long_prompt_are_read(writing: Writing) -> Non
     judge_differs(
         writing.new_tokens(newest, _NEW, **options),
         first,
-        least=0,
-        says=f"the last of more than {context} tokens are read",
+        f"the last of more than {context} tokens are read",
         where={"context": context},
         remedy="is the prompt cut from the wrong end?",
         cause="context-not-read",

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from theodolite.fixtures.errors import SubjectError
+from theodolite.fixtures.errors import SubjectError, Unknown
 from theodolite.fixtures.judging.judgement import judge, not_applicable
 from theodolite.fixtures.serving.finding_writer import writer_of
 from theodolite.fixtures.serving.padding import padding_of, ragged, reads_padded
@@ -23,8 +23,8 @@ _NEW = 4
 def test_a_padded_batch_writes_what_each_prompt_writes_alone(view: View) -> None:
     """Greedy, on the declared side; where none is declared, one side has to work."""
     writer = writer_of(view.subject)
-    if isinstance(writer, str):
-        not_applicable(writer)
+    if isinstance(writer, Unknown):
+        not_applicable(writer.reason)
     if not writer.offers("mask") or not writer.rows:
         not_applicable(f"{writer.said} takes no padding mask, or one row at a time")
     if view.subject.padding is None:
@@ -46,13 +46,13 @@ def test_a_padded_batch_writes_what_each_prompt_writes_alone(view: View) -> None
     if side not in ran or float(ran[side].max()) > 2 * view.relation_bound:
         side = next(iter(results))  # neither side works: judge the one that is usual, or declared
     gaps = results[side]
-    if isinstance(gaps, str):
-        not_applicable(gaps)
+    if isinstance(gaps, Unknown):
+        not_applicable(gaps.reason)
     judge(
         gaps,
         0.0,
+        f"prompts padded on the {side} write what each writes alone",
         bound=2 * view.relation_bound,
-        says=f"prompts padded on the {side} write what each writes alone",
         axes=("row", "step"),
         where={"side": side, "method": writer.said},
         remedy="is the mask passed on to every forward, the first too, growing by a one for each "
@@ -61,16 +61,18 @@ def test_a_padded_batch_writes_what_each_prompt_writes_alone(view: View) -> None
     )
 
 
-def _gaps(view: View, writer: Writer, side: str, way: dict[str, Any]) -> Tensor | str:
+def _gaps(view: View, writer: Writer, side: str, way: dict[str, Any]) -> Tensor | Unknown:
     """How far each token written in the batch is below the likeliest one of its prompt alone."""
     batch = ragged(view.subject, side, _LENGTHS)
     if not reads_padded(view, batch):
-        return f"not judged: with {side} padding the forward is wrong too (see padding.alone)"
+        return Unknown(
+            f"not judged: with {side} padding the forward is wrong too (see padding.alone)"
+        )
     mask = padding_of(view.subject).mask(batch.real, view.subject)
     try:
         written = writer.write(view, batch.ids, _NEW, mask=next(iter(mask.values())), **way)
     except SubjectError as error:
-        return str(error)
+        return Unknown(str(error))
     rows = written[:, -_NEW:].cpu()
     return torch.stack([_below(view, *pair) for pair in zip(batch.texts, rows, strict=True)])
 

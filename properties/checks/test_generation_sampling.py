@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from theodolite.fixtures.judging.judgement import not_applicable, require
+from theodolite.fixtures.errors import Unknown
+from theodolite.fixtures.judging.judgement import at_most, none_of, not_applicable, require
 from theodolite.fixtures.serving.finding_writer import writer_of
 from theodolite.fixtures.serving.writer import Writer
 from theodolite.fixtures.subject.view import View
@@ -29,8 +30,8 @@ _DEVIATIONS = 5.2
 def writer(view: View) -> Writer:
     """The view's own way of writing on, if it draws."""
     found = writer_of(view.subject)
-    if isinstance(found, str):
-        not_applicable(found)
+    if isinstance(found, Unknown):
+        not_applicable(found.reason)
     if not found.draws(view):
         not_applicable(f"{found.said} always takes the likeliest token")
     return found
@@ -103,11 +104,10 @@ def test_tokens_are_drawn_from_the_softmax_of_the_last_logits(view: View, writer
     measured = float(sum((count - due) ** 2 / due for count, due in cells))
     # Wilson and Hilferty: the cube root of chi-squared over its freedom is nearly normal.
     bound = freedom * (1 - 2 / (9 * freedom) + _DEVIATIONS * math.sqrt(2 / (9 * freedom))) ** 3
-    require(
-        measured <= bound,
+    at_most(
+        measured,
+        bound,
         "tokens are drawn from the softmax of the last logits",
-        measured=measured,
-        at_most=bound,
         where={"draws": 2 * _DRAWS},
         remedy="is softmax taken over the vocabulary, of logits divided by the temperature, once?",
         cause="wrong-distribution",
@@ -122,22 +122,18 @@ def _judge_support(
     drawn = set(_draw(view, writer, _DRAWS, **options).tolist())
     place = {**options, "kept": sorted(inside), "drawn": sorted(drawn)[:12]}
     outside = drawn - inside
-    require(
-        not outside,
+    none_of(
+        outside,
         f"nothing outside the {_KEPT} likeliest tokens is drawn",
-        measured=float(len(outside)),
-        at_most=0.0,
         where=place,
         remedy="are excluded logits filled with -inf, and the filter put on before softmax?",
         cause=cause,
     )
     share = probabilities / probabilities[ranked[:_KEPT]].sum()
     missing = [token for token in inside - drawn if (1 - float(share[token])) ** _DRAWS < _NEVER]
-    require(
-        not missing,
+    none_of(
+        missing,
         f"each of the {_KEPT} likeliest tokens is drawn",
-        measured=float(len(missing)),
-        at_most=0.0,
         where={**place, "missing": missing},
         remedy="is the token with which top-p is reached kept, and top-k not one too few?",
         cause=cause,

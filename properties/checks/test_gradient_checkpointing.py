@@ -7,9 +7,10 @@ from torch import Tensor
 from torch.utils.checkpoint import CheckpointError
 
 from theodolite.fixtures.errors import SubjectError
-from theodolite.fixtures.judging.judgement import judge, not_applicable, require
+from theodolite.fixtures.judging.judgement import judge, none_of, not_applicable
 from theodolite.fixtures.judging.tolerances import RELATION
-from theodolite.fixtures.relations.checkpointing import Switch, Trained, switches, train_once
+from theodolite.fixtures.relations.checkpointing import Trained, switches, train_once
+from theodolite.fixtures.subject.switches import Switch
 from theodolite.fixtures.subject.view import View
 from theodolite.properties import check
 
@@ -22,22 +23,18 @@ def test_checkpointing_changes_neither_logits_nor_gradients(view: View) -> None:
     where = {"view": view.name, "switch": switch.name}
     if not _is_repeatable(view, plain):
         not_applicable("under the same seed two backwards differ in any case")
-    judge(
+    view.same(
         checkpointed.logits,
         plain.logits,
-        bound=view.relation_bound,
-        says="with activation checkpointing the logits stay where they were",
-        axes=("row", "position", "token"),
+        "with activation checkpointing the logits stay where they were",
         where=where,
         remedy="does the checkpointed path leave out an argument (mask, positions, dropout)?",
         cause="checkpoint-other-forward",
     )
     missing = sorted(set(plain.gradients) - set(checkpointed.gradients))
-    require(
-        not missing,
+    none_of(
+        missing,
         "with activation checkpointing every parameter keeps its gradient",
-        measured=float(len(missing)),
-        at_most=0.0,
         where={**where, "parameter": ", ".join(missing[:4])},
         remedy="a reentrant checkpoint whose inputs need no gradient gives none: "
         "use_reentrant=False",
@@ -48,8 +45,8 @@ def test_checkpointing_changes_neither_logits_nor_gradients(view: View) -> None:
         judge(
             checkpointed.gradients[name],
             gradient,
+            "with activation checkpointing the gradients stay what they were",
             bound=RELATION * float(gradient.abs().max()) + _cancelled(gradient) * largest,
-            says="with activation checkpointing the gradients stay what they were",
             where={**where, "parameter": name},
             remedy="is dropout drawn anew (preserve_rng_state), or a state changed by the forward "
             "that runs twice?",
@@ -80,10 +77,10 @@ def _checkpointed(view: View) -> tuple[Switch, Trained]:
             tried.append(f"{switch.name} raises: {error}")
             continue
         except CheckpointError:
-            require(
-                condition=False,
-                says="what is computed again for backward is what forward computed",
-                where={"view": view.name, "switch": switch.name},
+            view.require(
+                False,
+                "what is computed again for backward is what forward computed",
+                where={"switch": switch.name},
                 remedy="Other tensors are kept the second time: is a branch taken by a random "
                 "number, a counter or a cache that the first forward has changed?",
                 cause="checkpoint-other-forward",

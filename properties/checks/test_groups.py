@@ -7,7 +7,8 @@ from typing import Any
 
 from theodolite.fixtures.anatomy.head_reach import Reach, reach_of
 from theodolite.fixtures.anatomy.heads import why_neighbours
-from theodolite.fixtures.judging.judgement import not_applicable, require
+from theodolite.fixtures.errors import Unknown
+from theodolite.fixtures.judging.judgement import each, not_applicable, require
 from theodolite.fixtures.subject.view import View
 from theodolite.properties import check
 
@@ -15,9 +16,7 @@ from theodolite.properties import check
 @check("groups.queries", "MHA-2", component="heads", views=("sharpened",))
 def test_a_head_s_queries_change_that_head_alone(view: View) -> None:
     """Change the rows of W_Q that make one head's queries: one head's output changes."""
-    judged = 0
-    for place, reach in _reaches(view, "query"):
-        judged += 1
+    for place, reach in each(_reaches(view, "query"), _NO_HEADS):
         owners: dict[int, int] = {}
         for head, served in zip(reach.heads, _served(reach), strict=True):
             require(
@@ -29,8 +28,6 @@ def test_a_head_s_queries_change_that_head_alone(view: View) -> None:
                 cause="queries-shared" if served else "queries-unused",
             )
             owners[served[0]] = head
-    if not judged:
-        not_applicable(_NO_HEADS)
 
 
 @check("groups.members", "MHA-2", component="heads", views=("sharpened",))
@@ -57,11 +54,10 @@ def test_a_key_head_changes_exactly_the_query_heads_of_its_group(view: View) -> 
         keys, values = of_layer.get("key"), of_layer.get("value")
         if keys is None or values is None or len(keys) != len(values):
             continue
-        require(
+        view.require(
             keys == values,
             "query heads that share keys share values",
             where={
-                "view": view.name,
                 "layer": layer,
                 "keys": "; ".join(map(_listed, keys)),
                 "values": "; ".join(map(_listed, values)),
@@ -126,8 +122,8 @@ def _reaches(view: View, kind: str) -> Iterator[tuple[dict[str, Any], Reach]]:
     others as well. Where one reaches all because others reach none, that is judged.
     """
     found = reach_of(view)
-    if isinstance(found, str):
-        not_applicable(found)
+    if isinstance(found, Unknown):
+        not_applicable(found.reason)
     for reach in found:
         one_for_all = reach.count == 1 or reach.reached.shape[1] == 1
         everywhere = reach.reached.all(1)

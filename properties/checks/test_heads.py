@@ -15,7 +15,7 @@ from theodolite.fixtures.anatomy.heads import (
     tiled,
     why_neighbours,
 )
-from theodolite.fixtures.judging.judgement import judge, not_applicable, require
+from theodolite.fixtures.judging.judgement import at_least, each, fail, judge, require
 from theodolite.fixtures.judging.tolerances import EQUAL
 from theodolite.fixtures.recording.attention_call import AttentionCall
 from theodolite.fixtures.subject.view import View
@@ -25,14 +25,15 @@ from theodolite.properties import check
 @check("heads.joined", "MHA-4", component="heads", views=("sharpened",))
 def test_heads_are_joined_side_by_side_before_the_output_projection(view: View) -> None:
     """W_O gets, at each position, the outputs of that position's heads, in any order."""
-    judged = 0
-    for place, call in attentions(view):
+    for place, call in each(
+        attentions(view),
+        "what the output projection gets is not the heads alone, or is not visible",
+    ):
         twice = handed_on_twice(view.insides.random, call)
         if twice is not None:
             projection, head, other = twice
-            require(
-                condition=False,
-                says="each head hands on an output of its own",
+            fail(
+                "each head hands on an output of its own",
                 where={**place, "projection": projection.path, "heads": f"{head} and {other}"},
                 remedy="Are heads averaged, or one of them copied, where they should be joined?",
                 cause="heads-handed-on-twice",
@@ -40,7 +41,6 @@ def test_heads_are_joined_side_by_side_before_the_output_projection(view: View) 
         found = output_projection(view.insides.random, call)
         if found is None:
             continue
-        judged += 1
         projection, in_order = found
         given = projection.given
         require(
@@ -55,24 +55,20 @@ def test_heads_are_joined_side_by_side_before_the_output_projection(view: View) 
         judge(
             given.reshape(joined(call).shape).sort(-1).values,
             joined(call).sort(-1).values,
+            "the output projection gets each position's heads side by side",
             bound=EQUAL * float(joined(call).abs().max()),
-            says="the output projection gets each position's heads side by side",
             axes=("row", "position", "channel"),
             where=place,
         )
-    if not judged:
-        not_applicable("what the output projection gets is not the heads alone, or is not visible")
 
 
 @check("heads.differ", "MHA-5", "MHA-2", component="heads", views=("sharpened",))
 def test_heads_of_one_layer_attend_differently(view: View) -> None:
     """With weights drawn at random, no two heads of a layer give the same weights."""
-    judged = 0
-    for place, call in attentions(view):
+    for place, call in each(attentions(view), "the layers have one head each"):
         weights = call.probabilities
         if min(weights.shape[1], weights.shape[-1]) < 2 or is_flat(call):
             continue
-        judged += 1
         first, second, gap = min(
             (
                 (i, j, float((weights[:, i] - weights[:, j]).abs().max()))
@@ -81,17 +77,14 @@ def test_heads_of_one_layer_attend_differently(view: View) -> None:
             ),
             key=lambda pair: pair[2],
         )
-        require(
-            gap > EQUAL,
+        at_least(
+            gap,
+            EQUAL,
             "each head attends in its own way",
-            measured=gap,
-            at_least=EQUAL,
             where={**place, "head": second, "other head": first},
             remedy="Are both cut from the same channels of the projection?",
             cause="heads-alike",
         )
-    if not judged:
-        not_applicable("the layers have one head each")
 
 
 @check("heads.groups", "MHA-2", component="heads", views=("sharpened",))
@@ -102,16 +95,15 @@ def test_queries_that_share_a_key_head_share_its_value_head(view: View) -> None:
     neighbours (0 0 1 1) wrongly: a fault in a family whose checkpoints are published, or where
     groups of neighbours are declared.
     """
-    judged = 0
-    for place, call in attentions(view):
+    for place, call in each(attentions(view), "every query head has keys and values of its own"):
         heads = call.query.shape[1]
         keys, values = sharing(call.key, heads), sharing(call.value, heads)
         groups = max(keys) + 1
         if call.value.shape[1] != call.key.shape[1] or 1 < heads == groups == max(values) + 1:
             continue
-        judged += 1
+        # fewer values than keys will do
         require(
-            len({*zip(keys, values, strict=True)}) == groups,  # fewer values than keys will do
+            len({*zip(keys, values, strict=True)}) == groups,
             "query heads that share keys share the values of those keys",
             where={**place, "keys": _listed(keys), "values": _listed(values)},
             remedy="repeat_interleave both, or neither.",
@@ -127,22 +119,18 @@ def test_queries_that_share_a_key_head_share_its_value_head(view: View) -> None:
                 "repeat(1, n, 1, 1) lets the groups take turns.",
                 cause="groups-tiled",
             )
-    if not judged:
-        not_applicable("every query head has keys and values of its own")
 
 
 @check("heads.projections", "MHA-2", "MHA-3", component="attention", views=("sharpened",))
 def test_queries_keys_and_values_have_projections_of_their_own(view: View) -> None:
     """No two of q, k and v are the same numbers while a matrix of their module lies idle."""
-    judged = 0
-    for place, call in attentions(view):
+    for place, call in each(attentions(view), "the projections are not visible"):
         parts = {
             "queries": call.projected_query,
             "keys": call.projected_key,
             "values": call.projected_value,
         }
         seen = {name: part for name, part in parts.items() if part is not None}
-        judged += len(seen) > 1
         for one, other in (("keys", "values"), ("queries", "keys"), ("queries", "values")):
             if one not in seen or other not in seen:
                 continue
@@ -156,8 +144,6 @@ def test_queries_keys_and_values_have_projections_of_their_own(view: View) -> No
                 f"{', '.join(idle[:3])} is not used.",
                 cause=f"{other}-are-{one}",
             )
-    if not judged:
-        not_applicable("the projections are not visible")
 
 
 def _idle(view: View, call: AttentionCall) -> list[str]:

@@ -8,7 +8,14 @@ from torch import Tensor
 from theodolite.fixtures.anatomy.attentions import attentions, is_flat
 from theodolite.fixtures.anatomy.measure import anatomy_of
 from theodolite.fixtures.anatomy.scale import SAME, expected_scale, named_scale
-from theodolite.fixtures.judging.judgement import judge, judge_differs, not_applicable, require
+from theodolite.fixtures.judging.judgement import (
+    each,
+    fail,
+    judge,
+    judge_differs,
+    not_applicable,
+    require,
+)
 from theodolite.fixtures.judging.tolerances import EQUAL
 from theodolite.fixtures.recording.attention_call import AttentionCall, scores_of, slope
 from theodolite.fixtures.subject.view import View
@@ -38,8 +45,8 @@ def test_the_weights_of_each_query_are_shares_of_one(view: View) -> None:
         judge(
             shares.double().sum(-1),
             1.0,
+            "the softmax of each query sums to 1 over the keys",
             bound=bound,
-            says="the softmax of each query sums to 1 over the keys",
             axes=WEIGHT[:-1],
             where=place,
             remedy=f"It sums to 1 over the {axis} instead: softmax(dim=-1) of scores (..., T, S)."
@@ -58,8 +65,8 @@ def test_the_weights_of_each_query_are_shares_of_one(view: View) -> None:
         judge(
             short,
             0.0,
+            "the weights that meet the values are those that softmax gave",
             bound=bound,
-            says="the weights that meet the values are those that softmax gave",
             axes=WEIGHT[:-1],
             where=place,
             remedy="Are they masked after softmax? Then later keys took their share: mask before.",
@@ -72,24 +79,21 @@ def test_the_weights_of_each_query_are_shares_of_one(view: View) -> None:
 @check("inside.no_weight_on_the_future", "ATT-2", component="mask")
 def test_no_weight_lies_on_a_later_key(view: View) -> None:
     """The strict upper triangle of the weights is exactly 0."""
-    judged = 0
-    for place, call in attentions(view):
+    for place, call in each(
+        attentions(view), "queries and keys do not lie one for one along the sequence"
+    ):
         if call.probabilities.shape[-2:] != (view.length, view.length):
             continue
-        judged += 1
         judge(
             call.probabilities.double().triu(1),
             0.0,
-            bound=0.0,
-            says="no query gives weight to a later key",
+            "no query gives weight to a later key",
             axes=WEIGHT,
             where=place,
             remedy="Is the mask the lower triangle, does it hide by -inf (or the dtype's least "
             "number), and is it put in before softmax?",
             cause="future-visible",
         )
-    if not judged:
-        not_applicable("queries and keys do not lie one for one along the sequence")
 
 
 @check(
@@ -97,16 +101,14 @@ def test_no_weight_lies_on_a_later_key(view: View) -> None:
 )
 def test_weights_are_a_function_of_queries_and_keys(view: View) -> None:
     """Softmax gets q·k of each head's own queries and keys; other tokens give other weights."""
-    judged = 0
-    for place, call in attentions(view):
+    for place, call in each(attentions(view), "no scores are visible"):
         scores, after = call.scores, call.softmax_output
         if scores is not None and after is not None and call.kind == "softmax":
-            judged += 1
             judge(
                 scores.double().softmax(-1),
                 after,
+                "the weights are the softmax of the scores over the keys",
                 bound=scores.shape[-1] * torch.finfo(after.dtype).eps,
-                says="the weights are the softmax of the scores over the keys",
                 axes=WEIGHT,
                 where=place,
                 component="softmax",
@@ -114,12 +116,11 @@ def test_weights_are_a_function_of_queries_and_keys(view: View) -> None:
             )
         if min(call.probabilities.shape[0], call.probabilities.shape[-1]) < 2 or is_flat(call):
             continue
-        judged += 1
         judge_differs(
             call.probabilities[0],
             call.probabilities[1],
+            "other tokens give other weights",
             least=EQUAL,
-            says="other tokens give other weights",
             where=place,
             remedy="Do queries and keys come from the tokens, and is softmax taken over the keys?",
             cause="weights-constant",
@@ -127,8 +128,6 @@ def test_weights_are_a_function_of_queries_and_keys(view: View) -> None:
         if scores is None or call.scale is not None or call.soft_cap is not None:
             continue
         _judge_heads(call, scores, place)
-    if not judged:
-        not_applicable("no scores are visible")
 
 
 @check("inside.scale", "SCL-5", component="scale", views=("sharpened",))
@@ -159,10 +158,10 @@ def test_scores_are_divided_by_the_root_of_the_head_width(view: View) -> None:
         judge(
             call.scale,
             wanted,
-            bound=SAME * wanted,
-            says="the scores that softmax gets are q·k divided by the root of the head's width"
+            "the scores that softmax gets are q·k divided by the root of the head's width"
             if expected is None
             else "the scores that softmax gets are q·k times the configured scale",
+            bound=SAME * wanted,
             where={**place, "scale": round(call.scale, 6)},
             remedy=f"{what}: {against}" if what else against,
             cause=cause or "scale-wrong",
@@ -192,8 +191,8 @@ def test_each_output_is_the_weighted_mean_of_the_values(view: View) -> None:
         judge(
             call.output,
             mean,
+            "each output is the mean of the values under the query's weights",
             bound=max(EQUAL, rounding) * float(value.abs().max()),
-            says="each output is the mean of the values under the query's weights",
             axes=(*WEIGHT[:-1], "channel"),
             where=place,
             remedy="Do the values of another head, or another backend's mask, take part?",
@@ -290,9 +289,8 @@ def _judge_heads(call: AttentionCall, scores: Tensor, place: dict[str, object]) 
     strays = [h for h in strays if not _forgets(scores[:, h], factor * product[:, h])]
     if not strays:
         return
-    require(
-        condition=False,
-        says="the scores of each head are a function of its own queries and keys",
+    fail(
+        "the scores of each head are a function of its own queries and keys",
         where={**place, "head": strays[0]},
         remedy="Other heads follow their q·k. Does this one use the keys of another, or is part of "
         "it overwritten?",

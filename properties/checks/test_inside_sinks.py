@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from theodolite.fixtures.anatomy.attentions import attentions
-from theodolite.fixtures.judging.judgement import judge, not_applicable
+from theodolite.fixtures.judging.judgement import each, judge
 from theodolite.fixtures.recording.attention_call import AttentionCall, scores_of
 from theodolite.fixtures.recording.forward import Forward
 from theodolite.fixtures.subject.view import View
@@ -22,9 +22,8 @@ def test_a_sink_joins_the_sum_under_the_softmax(view: View) -> None:
 
     As a factor it is σ(log Σ exp(s) - sink), of the same sink that the model learned.
     """
-    judged = 0
     inside = view.insides.random
-    for place, call in attentions(view):
+    for place, call in each(attentions(view), "attention has no sinks"):
         if call.extra_columns == 1 and call.softmax_output is not None and call.scores is not None:
             sink = call.scores[..., -1] - _shift(call, call.scores)
         else:
@@ -35,20 +34,17 @@ def test_a_sink_joins_the_sum_under_the_softmax(view: View) -> None:
         learned = _nearest(view.model, call, sink)
         if learned is None:
             continue
-        judged += 1
         name, times = learned
         judge(
             times,
             1.0,
+            "a sink enters the softmax as one more score",
             bound=10 * FITS,
-            says="a sink enters the softmax as one more score",
             where={**place, "parameter": name, "times": round(times, 3)},
             remedy=f"It enters {times:.3g} times: exp(sink) joins the sum once; as a factor on the "
             "output that is sigmoid(logsumexp(scores) - sink).",
             cause="sink-weight",
         )
-    if not judged:
-        not_applicable("attention has no sinks")
 
 
 def _shift(call: AttentionCall, scores: Tensor) -> Tensor:
@@ -66,9 +62,9 @@ def _sink_of_factor(inside: Forward, call: AttentionCall) -> Tensor | None:
         return None
     output = call.output.double()  # (B, H, T, d)
     batch, heads, length, width = output.shape
-    for each in inside.within(call.module):
-        given = each.given
-        if given is None or given.numel() != output.numel() or any(each.module.children()):
+    for part in inside.within(call.module):
+        given = part.given
+        if given is None or given.numel() != output.numel() or any(part.module.children()):
             continue
         got = given.double().reshape(batch, length, heads, width).transpose(1, 2)
         factor = (got * output).sum(-1) / output.square().sum(-1)  # (B, H, T)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 
 from theodolite.fixtures.errors import SubjectError
-from theodolite.fixtures.judging.judgement import judge, not_applicable, require
-from theodolite.fixtures.relations.blame import blame_if
+from theodolite.fixtures.judging.judgement import not_applicable, require
+from theodolite.fixtures.relations.blame import leak_of
 from theodolite.fixtures.subject.view import View
 from theodolite.properties import check
 
 _LONGEST_TRIED = 4096
-
-
-AXES = ("row", "position", "token")
 
 
 @check("length.shortest", "AUD-11", component="shape")
@@ -24,16 +23,12 @@ def test_a_single_token_is_enough(view: View) -> None:
     if view.subject.shortest > 1:
         not_applicable(f"the model refuses less than {view.subject.shortest} tokens")
     ids = view.random_ids(2)
-    first, longer = view.logits(ids[:, :1]), view.logits(ids)[:, :1]
-    judge(
-        first,
-        longer,
-        bound=view.relation_bound,
-        says="one token alone gives the first logits",
-        axes=AXES,
-        where={"view": view.name},
+    view.same(
+        view.logits(ids[:, :1]),
+        view.logits(ids)[:, :1],
+        "one token alone gives the first logits",
         remedy="does squeeze() drop the axis of length 1, or a mask need two positions?",
-        **blame_if(first, longer, view.relation_bound, view),
+        blame=partial(leak_of, view),
     )
 
 
@@ -63,14 +58,11 @@ def test_the_longest_input_works_and_a_longer_one_is_refused_or_right(view: View
                 remedy="is a table of positions or a mask one too short?",
             )
             continue
-        start, wanted = logits[:, : short.shape[1]], expected[:, : logits.shape[1]]
-        judge(
-            start,
-            wanted,
-            bound=view.relation_bound,
-            says=f"a sequence of {length} begins like a short one",
-            axes=AXES,
+        view.same(
+            logits[:, : short.shape[1]],
+            expected[:, : logits.shape[1]],
+            f"a sequence of {length} begins like a short one",
             where={"length": length, "longest": limit},
             remedy="what is past the limit must work or be refused, not wrap around or broadcast",
-            **blame_if(start, wanted, view.relation_bound, view),
+            blame=partial(leak_of, view),
         )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from theodolite.fixtures.judging.judgement import not_applicable, require
-from theodolite.fixtures.relations.blame import Guilty, accuse, first_not_finite
+from theodolite.fixtures.judging.judgement import none_of, not_applicable, require
+from theodolite.fixtures.relations.blame import accuse, first_not_finite
 from theodolite.fixtures.subject.subject import Subject
 from theodolite.properties import check
 
@@ -16,20 +16,13 @@ def test_logits_are_finite(subject: Subject) -> None:
     ids = subject.random_ids(2)
     logits = subject.run(subject.model, ids)
     wrong = (~torch.isfinite(logits)).nonzero().tolist()
-    guilty = Guilty("", "shape")
-    if wrong:
-        view = subject.views.as_given
-        guilty = accuse(view, ids, first_not_finite(view, ids), otherwise="shape")
-    require(
-        len(wrong) == 0,
+    view = subject.views.as_given
+    none_of(
+        wrong,
         "logits are finite",
-        measured=float(len(wrong)),
-        where=dict(zip(("row", "position", "token"), wrong[0], strict=True), **guilty.where)
-        if wrong
-        else {},
-        component=guilty.component,
-        cause=guilty.cause,
+        where=dict(zip(("row", "position", "token"), wrong[0], strict=True)) if wrong else {},
         remedy="is a row fully masked, a division by zero, or a weight uninitialised?",
+        blame=lambda: accuse(view, ids, first_not_finite(view, ids), otherwise="shape"),
     )
 
 

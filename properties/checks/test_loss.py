@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from theodolite.fixtures.errors import SubjectError
-from theodolite.fixtures.judging.judgement import judge, not_applicable, require
+from theodolite.fixtures.judging.judgement import at_most, judge, not_applicable, require
 from theodolite.fixtures.serving.loss import (
     FACTOR,
     cross_entropy,
@@ -24,11 +24,10 @@ def test_the_loss_is_the_cross_entropy_of_the_own_logits_shifted_once(view: View
     fit, bound = fit_of(view)
     if fit.rest <= bound and fit.is_mean and fit.factor < 1 - FACTOR:
         not_applicable(f"the loss smooths its targets: {1 - fit.factor:.3g} of them is spread out")
-    require(
-        fit.rest <= bound,
+    at_most(
+        fit.rest,
+        bound,
         "the loss follows the cross-entropy of the model's own logits",
-        measured=fit.rest,
-        at_most=bound,
         remedy="does it take the logits of the same call, over the vocabulary axis, with targets "
         "flattened alike?",
         cause="loss-of-something-else",
@@ -44,8 +43,8 @@ def test_the_loss_is_the_cross_entropy_of_the_own_logits_shifted_once(view: View
     judge(
         fit.factor,
         1.0,
+        "the loss is the mean over tokens",
         bound=max(FACTOR, bound),
-        says="the loss is the mean over tokens",
         where={"tokens": view.random_ids(3).numel()},
         remedy='is it a sum (reduction="sum"), or divided by something else than the tokens?',
         cause="loss-not-a-mean",
@@ -90,8 +89,8 @@ def test_ignored_targets_do_not_count_and_the_mean_is_over_tokens(view: View) ->
         judge(
             loss,
             fit.added + fit.factor * exact,
+            f"targets {index} do not count, and every other token counts alike",
             bound=bound,
-            says=f"targets {index} do not count, and every other token counts alike",
             where={"ignored": int((~counted).sum()), "of": counted.numel()},
             remedy="is ignore_index passed to the loss, and is the mean taken over all tokens that "
             "count, instead of over rows first?",

@@ -65,12 +65,12 @@ def test_more_padding_does_not_change_the_loss(view: View) -> None:
         kept = moved[:, _MORE:] if side == "left" else moved[:, :-_MORE]
         if far(kept[counted], scores[counted], view.relation_bound):
             not_applicable("not judged: padding moves the logits (see causality, padding, batch)")
-        judge(
+        view.same(
             padded,
             less,
+            f"more padding on the {side} does not change the loss",
             bound=bound,
-            says=f"more padding on the {side} does not change the loss",
-            where={"view": view.name, "padding": _MORE, "under a mask": masked},
+            where={"padding": _MORE, "under a mask": masked},
             remedy="Is the sum divided by the targets that count, and not by B·T?",
             cause="padding-counts",
         )
@@ -103,8 +103,8 @@ def test_ragged_micro_batches_together_give_the_loss_and_gradient_of_one_batch(v
     judge(
         sum(share * loss for share, (loss, _) in zip(shares, parts, strict=True)),
         whole,
+        "the losses of micro-batches, by their tokens, add up to that of one batch",
         bound=bound + 2 * view.relation_bound,
-        says="the losses of micro-batches, by their tokens, add up to that of one batch",
         where=where,
         remedy="Is each divided by all tokens of the step, and not by its own? A mean of means "
         "weighs the tokens of short rows more.",
@@ -116,8 +116,8 @@ def test_ragged_micro_batches_together_give_the_loss_and_gradient_of_one_batch(v
     judge(
         (summed - due).norm() / due.norm(),
         0.0,
+        "gradients of micro-batches, by their tokens, add up to that of one batch",
         bound=_GRADIENT,
-        says="gradients of micro-batches, by their tokens, add up to that of one batch",
         where=where,
         remedy="Does backward depend on what else is in the batch, or on the call before?",
         component="gradient",
@@ -139,12 +139,12 @@ def test_a_loss_that_is_told_how_many_tokens_a_step_has_divides_by_them(view: Vi
         half, _ = loss_of(view, ids, targets, **{COUNT: torch.tensor(2 * count)})
     except SubjectError as error:
         not_applicable(f"{COUNT} is refused: {error}")
-    judge(
+    view.same(
         half - fit.added,
         (plain - fit.added) / 2,
+        f"with {COUNT} twice the tokens of the batch, the loss is half",
         bound=bound + abs(fit.added) * bound,
-        says=f"with {COUNT} twice the tokens of the batch, the loss is half",
-        where={"view": view.name, "tokens": count},
+        where={"tokens": count},
         remedy=f"forward takes **kwargs, so that a trainer hands it {COUNT} and leaves the "
         "scaling to it: pass it on to the loss, or say accepts_loss_kwargs = False. Otherwise "
         "gradients are too large by the number of micro-batches.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from theodolite.fixtures.judging.judgement import not_applicable, require
+from theodolite.fixtures.judging.judgement import at_most, not_applicable
 from theodolite.fixtures.judging.tolerances import INITIAL_EXCESS
 from theodolite.fixtures.subject.subject import Subject
 from theodolite.properties import check
@@ -24,11 +24,10 @@ def test_the_initial_loss_is_near_that_of_a_guess(subject: Subject) -> None:
     logits = view.logits(view.random_ids(8)).double()[..., : subject.vocabulary]
     loss = float((logits.logsumexp(-1) - logits.mean(-1)).mean())
     guess = math.log(subject.vocabulary)
-    require(
-        loss <= guess + INITIAL_EXCESS,
+    at_most(
+        loss,
+        guess + INITIAL_EXCESS,
         f"the initial loss is near ln {subject.vocabulary} = {guess:.3f}",
-        measured=loss,
-        at_most=guess + INITIAL_EXCESS,
         where={"logit spread": round(float(logits.std()), 3)},
         remedy="is the head, or an embedding tied to it, initialised with standard deviation 1 "
         "instead of about 1/√d?",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import nn
 
 from theodolite.fixtures.anatomy.norm import is_norm
-from theodolite.fixtures.judging.judgement import not_applicable, require
+from theodolite.fixtures.judging.judgement import none_of, not_applicable
 from theodolite.fixtures.relations.idle_parameters import idle_parameters
 from theodolite.fixtures.subject.view import View
 from theodolite.properties import check
@@ -21,11 +21,9 @@ def test_every_module_that_was_built_is_used(view: View) -> None:
     unread = idle_parameters(view).unread
     holders = [view.model.get_submodule(name.rpartition(".")[0]) for name in unread]
     norms = bool(holders) and all(map(is_norm, holders))
-    require(
-        not unread,
+    none_of(
+        unread,
         "every module that was built is used",
-        measured=float(len(unread)),
-        at_most=0.0,
         where={"never read": ", ".join(_shortened(view.model, unread)[:4]), "view": view.name},
         remedy="Is the module never called, another called in its place, or does a loop end one "
         "layer early?",

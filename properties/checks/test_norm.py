@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from theodolite.fixtures.anatomy.norm import FITS, NormReading, norms_of, own_copy
-from theodolite.fixtures.judging.judgement import judge, not_applicable, require
+from theodolite.fixtures.judging.judgement import each, judge, not_applicable, require
 from theodolite.fixtures.judging.tolerances import EQUAL
 from theodolite.fixtures.subject.view import View
 from theodolite.properties import check
@@ -28,8 +28,8 @@ def test_each_norm_is_an_rms_norm_or_a_layer_norm(view: View) -> None:
         judge(
             norm.power,
             0.0,
+            "the norm's output keeps its size when the input grows",
             bound=0.02,
-            says="the norm's output keeps its size when the input grows",
             where={**place, "power of the input": round(norm.power, 2)},
             remedy=f"Output grows with that power: {what}.",
             cause=cause,
@@ -54,11 +54,9 @@ def test_each_norm_is_an_rms_norm_or_a_layer_norm(view: View) -> None:
 @check("norm.epsilon", "NORM-1", component="norm", views=("sharpened",))
 def test_epsilon_stands_inside_the_root(view: View) -> None:
     """As the input fades, the output fades as s/√(s² + ε), and nothing at all gives no NaN."""
-    judged = 0
-    for place, norm in _norms(view):
+    for place, norm in each(_norms(view), "no norm shows an epsilon"):
         if norm.epsilon is None:
             continue
-        judged += 1
         require(
             norm.epsilon != "missing",
             "a position whose channels are all zero is normalised to finite numbers",
@@ -74,8 +72,6 @@ def test_epsilon_stands_inside_the_root(view: View) -> None:
             "activations, x / sqrt(ms + eps) is meant.",
             cause="epsilon-outside",
         )
-    if not judged:
-        not_applicable("no norm shows an epsilon")
 
 
 @check("norm.gain", "NORM-3", component="norm", views=("sharpened",))
@@ -84,8 +80,9 @@ def test_each_channel_has_its_own_gain_over_an_rms_of_one(view: View) -> None:
 
     An unbiased deviation, which is smaller by √((d-1)/d), is let pass.
     """
-    judged = 0
-    for place, norm in _norms(view):
+    for place, norm in each(
+        _norms(view), "no norm has a weight for each channel and follows a known formula"
+    ):
         weights = [p for p in norm.module.parameters() if p.numel() == norm.width]
         if norm.gain is None or not weights:
             continue
@@ -98,7 +95,6 @@ def test_each_channel_has_its_own_gain_over_an_rms_of_one(view: View) -> None:
             remedy="Every channel gets the same factor: is the weight applied, channel by channel?",
             cause="gain-not-applied",
         )
-        judged += 1
         weight = weights[0].detach().double().cpu()
         for offset in (0.0, 1.0):
             factor = float((norm.gain * (weight + offset)).sum() / (weight + offset).square().sum())
@@ -107,8 +103,8 @@ def test_each_channel_has_its_own_gain_over_an_rms_of_one(view: View) -> None:
             judge(
                 factor,
                 1.0,
+                "with unit gains the output's RMS is 1",
                 bound=1 - (1 - 1 / norm.width) ** 0.5 + FITS,
-                says="with unit gains the output's RMS is 1",
                 where=place,
                 remedy="Is the sum of squares taken where the mean was meant?"
                 if abs(factor * norm.width**0.5 - 1) <= FITS
@@ -118,8 +114,6 @@ def test_each_channel_has_its_own_gain_over_an_rms_of_one(view: View) -> None:
                 else "norm-of-other-size",
             )
             break
-    if not judged:
-        not_applicable("no norm has a weight for each channel and follows a known formula")
 
 
 @check("norm.per_position", "NORM-4", component="norm", views=("sharpened",))
@@ -140,8 +134,8 @@ def test_each_norm_looks_at_one_position_alone(view: View) -> None:
             judge(
                 after.select(axis, 0),
                 before.select(axis, 0),
+                f"a position's norm does not depend on {name}",
                 bound=EQUAL * float(before.abs().max()),
-                says=f"a position's norm does not depend on {name}",
                 where=place,
                 remedy="Take the mean over the channels alone: mean(-1, keepdim=True).",
                 cause="norm-over-positions" if axis else "norm-over-batch",

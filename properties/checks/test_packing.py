@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from theodolite.fixtures.judging.judgement import judge, not_applicable, require
+from theodolite.fixtures.judging.judgement import at_most, not_applicable, require
 from theodolite.fixtures.serving.packing import (
     Packing,
     leak,
@@ -65,11 +65,10 @@ def _judge(view: View, packing: Packing) -> bool:
         if not shown:
             return False  # a recurrence or convolution carries text over: a mask cannot reach it
         where["module"] = shown[0]
-    require(
-        found <= view.leak_bound,
+    at_most(
+        found,
+        view.leak_bound,
         "packed documents do not see each other",
-        measured=found,
-        at_most=view.leak_bound,
         where=where,
         remedy="Is attention masked between documents in every layer? To let positions begin "
         "again is not enough.",
@@ -85,12 +84,10 @@ def _judge_alone(view: View, packing: Packing, where: dict[str, str]) -> None:
     documents = numbered(view, len(ids))[0]
     packed = logits(view, ids, packing)
     alone = [logits(view, ids[:, documents == number], None) for number in (1, 2, 3)]
-    judge(
+    view.same(
         packed,
         torch.cat(alone, dim=1),
-        bound=view.relation_bound,
-        says="a packed document has the logits that it has alone",
-        axes=("row", "position", "token"),
+        "a packed document has the logits that it has alone",
         where=where,
         remedy="Are positions, and whatever else counts tokens, counted from the document's first?",
         component="position",

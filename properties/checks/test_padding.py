@@ -47,8 +47,8 @@ def test_a_mask_that_changes_logits_hides_what_it_masks(subject: Subject) -> Non
     judge(
         subject.run(subject.model, changed, mask)[:, 2:],
         subject.run(subject.model, ids, mask)[:, 2:],
+        f"a token hidden by {padding.keyword} does not change the logits of others",
         bound=subject.views.as_given.leak_bound,
-        says=f"a token hidden by {padding.keyword} does not change the logits of others",
         axes=AXES,
         remedy="is the mask on the axis of the keys, (B, 1, 1, T), and not on that of the queries?",
         cause="padding-on-queries",
@@ -60,13 +60,10 @@ def test_a_mask_of_ones_is_no_mask(view: View) -> None:
     """Where nothing is hidden, the mask changes nothing: causality stays."""
     padding = padding_of(view.subject)
     ids = view.random_ids(3)
-    judge(
+    view.same(
         view.logits(ids, **padding.mask(torch.ones(ids.shape, dtype=torch.bool), view.subject)),
         view.logits(ids),
-        bound=view.relation_bound,
-        says="a padding mask of ones gives the logits of no mask",
-        axes=AXES,
-        where={"view": view.name},
+        "a padding mask of ones gives the logits of no mask",
         remedy="does one of the two branches lose the causal mask, or is the padding mask added "
         "as a number?",
         component="mask",
@@ -104,13 +101,13 @@ def test_what_stands_at_padding_does_not_matter(view: View, side: str) -> None:
     padding, lengths = padding_of(view.subject), _lengths(view)
     one, other = (ragged(view.subject, side, lengths, fill=fill) for fill in (7, 8))
     mask = padding.mask(one.real, view.subject)
-    judge(
+    view.same(
         _kept(view, other, mask),
         _kept(view, one, mask),
+        f"the tokens that stand at {side} padding do not matter",
         bound=view.leak_bound,
-        says=f"the tokens that stand at {side} padding do not matter",
         axes=("token number", "token"),
-        where={"view": view.name, "side": side},
+        where={"side": side},
         remedy="is the padding mask on the key axis, before softmax, in every layer?",
         cause="padding-visible",
     )
@@ -139,13 +136,12 @@ def test_a_padded_sequence_gives_the_logits_of_the_sequence_alone(view: View, si
             positions = {keyword: batch.positions.to(view.subject.device)}
             found = _kept(view, batch, {**mask, **positions})
             component, cause, remedy = "padding", "padding-visible", "is padding masked as a key?"
-    judge(
+    view.same(
         found,
         alone,
-        bound=view.relation_bound,
-        says=f"a sequence padded on the {side} gives the logits of the sequence alone",
+        f"a sequence padded on the {side} gives the logits of the sequence alone",
         axes=("token number", "token"),
-        where={"view": view.name, "side": side},
+        where={"side": side},
         remedy=remedy,
         component=component,
         cause=cause,
@@ -162,13 +158,13 @@ def test_a_padding_mask_does_not_replace_the_causal_mask(view: View) -> None:
         changed = torch.where(later & batch.real, view.subject.other_ids(batch.ids), batch.ids)
         mask = padding.mask(batch.real, view.subject)
         early = batch.real & ~later
-        judge(
+        view.same(
             _kept(view, Ragged((), changed, early), mask),
             _kept(view, Ragged((), batch.ids, early), mask),
+            f"beside {side} padding, later tokens do not change earlier logits",
             bound=view.leak_bound,
-            says=f"beside {side} padding, later tokens do not change earlier logits",
             axes=("token number", "token"),
-            where={"view": view.name, "side": side},
+            where={"side": side},
             remedy="are both masks applied, one and the other, where there is padding?",
             cause="padding-replaces-causality",
         )
@@ -181,13 +177,10 @@ def test_a_row_of_padding_alone_does_not_harm_the_others(view: View) -> None:
     ids = view.random_ids(3)
     real = torch.ones(ids.shape, dtype=torch.bool)
     real[1] = False
-    judge(
+    view.same(
         view.logits(ids, **padding.mask(real, view.subject))[[0, 2]],
         view.logits(ids)[[0, 2]],
-        bound=view.relation_bound,
-        says="a row that is all padding does not change the other rows",
-        axes=AXES,
-        where={"view": view.name},
+        "a row that is all padding does not change the other rows",
         remedy="a softmax over nothing is NaN: does it spread through a mean or a router?",
         cause="empty-row",
     )

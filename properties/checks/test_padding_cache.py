@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from theodolite.fixtures.errors import SubjectError
-from theodolite.fixtures.judging.judgement import judge, not_applicable
+from theodolite.fixtures.errors import SubjectError, Unknown
+from theodolite.fixtures.judging.judgement import not_applicable
+from theodolite.fixtures.serving.decoder import Declared
 from theodolite.fixtures.serving.driver import Driver, driver_of, placed
 from theodolite.fixtures.serving.padding import (
     Padding,
@@ -30,7 +31,7 @@ _COVERS = ("everything", "new tokens", "the prompt")
 def test_a_padded_batch_decodes_with_a_cache_as_without(view: View) -> None:
     """Left padding, a prompt, then single tokens, the mask growing along where it is needed."""
     padding, driver = padding_of(view.subject), driver_of(view)
-    if driver.decoder.declared is not None:
+    if isinstance(driver.decoder, Declared):
         not_applicable("a declared step takes no padding mask")
     longest = view.length
     if longest < _SINGLY + 4:
@@ -39,21 +40,21 @@ def test_a_padded_batch_decodes_with_a_cache_as_without(view: View) -> None:
     wanted = _alone(view, batch)
     found = [_decoded(driver, padding, batch, covers) for covers in _COVERS]
     ran = [logits for logits in found if isinstance(logits, Tensor)]
+    refused = [each.reason for each in found if isinstance(each, Unknown)]
     if not ran:
-        not_applicable(f"a padding mask is refused while decoding: {found[0]}")
+        not_applicable(f"a padding mask is refused while decoding: {refused[0]}")
     best = next((logits for logits in ran if not far(logits, wanted, view.relation_bound)), ran[0])
     if far(best, wanted, view.relation_bound):
         if _decodes_wrongly(driver, batch):
             not_applicable("not judged: without padding the cache is wrong too (see cache)")
         if not reads_padded(view, batch):
             not_applicable("not judged: the forward is wrong under padding (see padding.alone)")
-    judge(
+    view.same(
         best,
         wanted,
-        bound=view.relation_bound,
-        says="a left-padded batch decodes with a cache as each sequence alone",
+        "a left-padded batch decodes with a cache as each sequence alone",
         axes=("row", "token number", "token"),
-        where={"view": view.name, "last tokens": _SINGLY},
+        where={"last tokens": _SINGLY},
         remedy="does the mask cover cached keys too, and do positions count real tokens?",
         cause="padded-cache",
     )
@@ -78,7 +79,7 @@ def _alone(view: View, batch: Ragged) -> Tensor:
     return torch.stack([view.logits(text)[0, -_SINGLY:] for text in batch.texts])
 
 
-def _decoded(driver: Driver, padding: Padding, batch: Ragged, covers: str) -> Tensor | str:
+def _decoded(driver: Driver, padding: Padding, batch: Ragged, covers: str) -> Tensor | Unknown:
     """The last logits of a batch read token by token, (B, n, V), or why that is refused."""
     subject, length = driver.view.subject, batch.ids.shape[1]
     explicit = subject.positions if _needs_positions(driver.view, padding, batch) else None
@@ -96,7 +97,7 @@ def _decoded(driver: Driver, padding: Padding, batch: Ragged, covers: str) -> Te
         try:
             logits = reader.read(batch.ids[:, begin:end], **extra)
         except SubjectError as error:
-            return str(error)
+            return Unknown(str(error))
         if begin:
             found.append(logits)
         begin = end

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from theodolite.fixtures.anatomy.measure import anatomy_of
-from theodolite.fixtures.judging.judgement import judge, not_applicable, require
+from theodolite.fixtures.judging.judgement import judge, none_of, not_applicable, require
 from theodolite.fixtures.judging.tolerances import LARGEST_SANE_WEIGHT
 from theodolite.fixtures.relations.gradients import next_token_learning
 from theodolite.fixtures.subject.subject import Subject
@@ -37,11 +37,9 @@ def test_parameters_are_initialised(subject: Subject) -> None:
 def test_every_weight_is_registered(subject: Subject) -> None:
     """Each leaf that the loss depends on is one of model.parameters()."""
     strangers = next_token_learning(subject.views.sharpened).unregistered
-    require(
-        not strangers,
+    none_of(
+        strangers,
         "every weight that the logits depend on is in model.parameters()",
-        measured=float(len(strangers)),
-        at_most=0.0,
         where={"weight": ", ".join(strangers[:4])},
         remedy="modules in a plain list or dict are not registered: use nn.ModuleList, "
         "nn.ModuleDict or nn.Parameter; an optimiser does not see them, nor does state_dict",
@@ -70,8 +68,7 @@ def test_parameters_are_as_many_as_the_anatomy_predicts(subject: Subject) -> Non
         judge(
             float(parameters.total),
             float(known),
-            bound=0,
-            says="the model has as many parameters as declared",
+            "the model has as many parameters as declared",
             remedy="Are shared weights counted once?",
         )
     predicted = parameters.predicted
@@ -81,8 +78,7 @@ def test_parameters_are_as_many_as_the_anatomy_predicts(subject: Subject) -> Non
     judge(
         float(max(needed - parameters.total, 0)),
         0.0,
-        bound=0,
-        says=f"the measured shape needs {needed:,} parameters in {', '.join(predicted)}, and the "
+        f"the measured shape needs {needed:,} parameters in {', '.join(predicted)}, and the "
         f"model has at least as many ({parameters.total:,})",
         remedy="Are two layers, or two projections, one module by mistake?",
         cause="parameters-missing",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from theodolite.fixtures.anatomy.constant_sequence import PositionEntry, position_enters
-from theodolite.fixtures.judging.judgement import judge, judge_differs, not_applicable
+from theodolite.fixtures.judging.judgement import not_applicable
 from theodolite.fixtures.judging.tolerances import EQUAL
 from theodolite.fixtures.recording.observation import is_inside
 from theodolite.fixtures.recording.tensors import spread
@@ -38,13 +38,10 @@ def test_one_token_repeated_gives_one_distribution(view: View) -> None:
         guilty = leak_of(view) if accused is None else None
         if guilty is not None:
             accused, cause = guilty.component, guilty.cause
-    judge(
+    view.same(
         logits,
         logits[:, :1].expand_as(logits),
-        bound=view.relation_bound,
-        says="one token repeated gives the same logits at every position",
-        axes=("row", "position", "token"),
-        where={"view": view.name},
+        "one token repeated gives the same logits at every position",
         remedy=finding,
         component=accused,
         cause=cause,
@@ -64,12 +61,10 @@ def test_swapping_two_earlier_tokens_changes_the_last_logits(view: View) -> None
         not_applicable("the first token does not reach the last logits (see causality.past)")
     swapped = ids.clone()
     swapped[:, [0, 1]] = ids[:, [1, 0]]
-    judge_differs(
+    view.differ(
         view.logits(swapped)[:, -1],
         view.logits(ids)[:, -1],
-        least=view.leak_bound,
-        says="swapping the first two tokens changes the last logits",
-        where={"view": view.name},
+        "swapping the first two tokens changes the last logits",
         remedy="do positions reach the model (rotation of q and k, a table added, a bias)?",
         cause="no-positions",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from theodolite.fixtures.judging.judgement import not_applicable, require
+from theodolite.fixtures.judging.judgement import each
 from theodolite.fixtures.subject.view import View
 from theodolite.properties import check
 
@@ -22,8 +22,10 @@ def test_each_position_looks_up_a_vector_of_its_own(view: View) -> None:
     """
     inside = view.insides.random
     rows, length = inside.ids.shape
-    judged = 0
-    for look in inside.recording.embeddings:
+    for look in each(
+        inside.recording.embeddings,
+        "no table whose name says position (wpe, pos_emb ...) is looked up",
+    ):
         shape = tuple(look.indices.shape)
         if not _POSITIONS.search(look.weight) or shape not in {
             (length,),
@@ -31,13 +33,12 @@ def test_each_position_looks_up_a_vector_of_its_own(view: View) -> None:
             (rows, length),
         }:
             continue
-        judged += 1
         places = look.indices.reshape(-1, length)
         steps = places.diff(dim=-1)
-        require(
+        view.require(
             bool((steps == 1).all(-1).any()),
             "positions count up by one",
-            where={"view": view.name, "table": look.weight, "rows read": places[0].tolist()},
+            where={"table": look.weight, "rows read": places[0].tolist()},
             remedy="Every position reads the same vector: are positions 0, 1, 2 ... made at all?"
             if not steps.any()
             else "They count down: is the first token's position 0?"
@@ -45,5 +46,3 @@ def test_each_position_looks_up_a_vector_of_its_own(view: View) -> None:
             else "Are positions scaled, clipped or begun again inside the sequence?",
             cause="positions-alike" if not steps.any() else "positions-not-counted",
         )
-    if not judged:
-        not_applicable("no table whose name says position (wpe, pos_emb ...) is looked up")

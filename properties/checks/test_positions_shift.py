@@ -10,14 +10,13 @@ from torch import Tensor
 
 from theodolite.fixtures.anatomy.attentions import is_still
 from theodolite.fixtures.anatomy.turned import is_relative, is_steady
-from theodolite.fixtures.judging.judgement import judge, judge_differs, not_applicable
+from theodolite.fixtures.judging.judgement import not_applicable
 from theodolite.fixtures.judging.tolerances import EQUAL
 from theodolite.fixtures.recording.recorder import record
 from theodolite.fixtures.serving.padding import far
 from theodolite.fixtures.subject.view import View
 from theodolite.properties import check
 
-AXES = ("row", "position", "token")
 _SHIFTS = (1, 10, 50)
 _FREE = 32
 """Longest position tried where the model names no limit: none of a small model is below it."""
@@ -28,13 +27,10 @@ def test_positions_counted_from_zero_are_the_default(view: View) -> None:
     """Explicit 0, 1, 2 … give the logits of no positions."""
     keyword = _keyword(view)
     ids = view.random_ids(2)
-    judge(
+    view.same(
         _at(view, ids, keyword, 0),
         view.logits(ids),
-        bound=view.relation_bound,
-        says=f"{keyword} counted from 0 give the logits of none",
-        axes=AXES,
-        where={"view": view.name},
+        f"{keyword} counted from 0 give the logits of none",
         remedy="does the default count from 1, or from the wrong end?",
         cause="positions-default",
     )
@@ -53,12 +49,12 @@ def test_moving_all_positions_leaves_relative_schemes_alone_and_changes_absolute
     ids = view.random_ids(2)
     plain = view.logits(ids)
     if _in_stream(view, ids, keyword):
-        judge_differs(
+        view.differ(
             _at(view, ids, keyword, shifts[0]),
             plain,
+            "absolute positions change the logits when all of them move",
             least=view.relation_bound,
-            says="absolute positions change the logits when all of them move",
-            where={"view": view.name, "shift": shifts[0]},
+            where={"shift": shifts[0]},
             remedy="are positions taken from the mask or the length instead of what is given?",
             cause="absolute-shift",
         )
@@ -78,13 +74,11 @@ def test_moving_all_positions_leaves_relative_schemes_alone_and_changes_absolute
     ):
         not_applicable("position 0 is special: a recurrent layer begins anew there")
     for shift, logits in moved.items():
-        judge(
+        view.same(
             logits,
             plain,
-            bound=view.relation_bound,
-            says="moving all positions by the same amount leaves the logits where they were",
-            axes=AXES,
-            where={"view": view.name, "shift": shift},
+            "moving all positions by the same amount leaves the logits where they were",
+            where={"shift": shift},
             remedy="are queries and keys turned by the same positions, and does a mask or bias "
             "take them from elsewhere?",
             component="rope",

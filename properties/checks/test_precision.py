@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from theodolite.fixtures.errors import SubjectError
-from theodolite.fixtures.judging.judgement import judge, not_applicable
+from theodolite.fixtures.judging.judgement import not_applicable
 from theodolite.fixtures.judging.rounding import random_walk
 from theodolite.fixtures.subject.view import View
 from theodolite.properties import check
@@ -29,13 +29,11 @@ def test_its_own_dtype_gives_what_a_finer_one_gives(view: View) -> None:
         not_applicable(f"the model does not run in float64: {str(error)[:120]}")
     if not bool(torch.isfinite(exact).all()):
         not_applicable("the model gives no finite logits in float64")
-    judge(
+    view.same(
         view.logits(ids),
         exact,
+        "float32 gives the logits of float64",
         bound=max(view.relation_bound, random_walk(view.model, exact, own)),
-        says="float32 gives the logits of float64",
-        axes=("row", "position", "token"),
-        where={"view": view.name},
         remedy="is a large number added to the scores (-1e9 as a bias on all of them), or a "
         "small difference taken of large ones?",
     )

@@ -17,7 +17,12 @@ from theodolite.fixtures.anatomy.blocks import (
 )
 from theodolite.fixtures.anatomy.feed_forward import mixes_time_by_design
 from theodolite.fixtures.anatomy.norm import is_norm
-from theodolite.fixtures.judging.judgement import judge, judge_differs, not_applicable, require
+from theodolite.fixtures.judging.judgement import (
+    each,
+    judge,
+    not_applicable,
+    require,
+)
 from theodolite.fixtures.judging.tolerances import EQUAL, MULTIPLIER
 from theodolite.fixtures.recording.forward import Forward
 from theodolite.fixtures.recording.observation import ModuleCall, is_inside
@@ -62,8 +67,8 @@ def test_blocks_with_nothing_to_say_hand_the_stream_on(view: View) -> None:
         judge(
             away,
             0.0,
+            "a block with dead branches hands on what it was given",
             bound=EQUAL,
-            says="a block with dead branches hands on what it was given",
             where=where,
             remedy="The sum is multiplied by a number: each block then fades what came before."
             if scaled
@@ -74,12 +79,10 @@ def test_blocks_with_nothing_to_say_hand_the_stream_on(view: View) -> None:
         )
     if not judged:
         not_applicable("the blocks normalise (post-norm) or rescale the stream by design")
-    judge_differs(
+    view.differ(
         logits[0, 0],
         logits[1, 0],
-        least=view.leak_bound,
-        says="with dead branches the logits still depend on the token",
-        where={"view": view.name},
+        "with dead branches the logits still depend on the token",
         remedy="Does the embedding reach the head along the skips?",
         cause="no-skip",
     )
@@ -98,8 +101,9 @@ def test_each_branch_adds_its_output_to_the_stream(view: View) -> None:
         "attention": lambda block, name: is_inside(name, block.branch),
         "the feed-forward network": lambda block, name: not is_inside(name, block.branch),
     }
-    judged = 0
-    for which, kept in branches.items():
+    for which, kept in each(
+        branches.items(), "no block has two branches with matrices of their own"
+    ):
         alive = [block for block in blocks if _has_matrices(view.model, block, kept)]
         if not alive:
             continue
@@ -114,7 +118,6 @@ def test_each_branch_adds_its_output_to_the_stream(view: View) -> None:
             away = gave - given
             if not bool(torch.isfinite(away).all()):
                 continue
-            judged += 1
             require(
                 float(away.abs().max()) > EQUAL * float(given.abs().max())
                 or _has_zero_gates(view.model, block),
@@ -127,8 +130,6 @@ def test_each_branch_adds_its_output_to_the_stream(view: View) -> None:
                 else "Its output is computed and not added, or it is never called.",
                 cause="branch-not-added",
             )
-    if not judged:
-        not_applicable("no block has two branches with matrices of their own")
 
 
 @check("residual.branches", "RES-3", "GPT-1", component="residual", views=("sharpened",))
@@ -138,14 +139,14 @@ def test_a_block_is_its_input_and_the_outputs_of_its_branches(view: View) -> Non
     Some designs multiply their branches; what none does is to add one twice, or never.
     """
     blocks, inside = blocks_in(view)
-    judged = 0
-    for layer, block in enumerate(blocks):
+    for layer, block in each(
+        enumerate(blocks), "branches pass a norm or a gate on their way to the stream"
+    ):
         through = passed(inside, block)
         parts = _branches(inside, block)
         found = _multipliers(through[1] - through[0], parts) if through and parts else None
         if found is None:
             continue
-        judged += 1
         where = {"view": view.name, "layer": layer, "module": block.path}
         whole = torch.tensor([any(part.module.children()) for part in parts])
         twice = (found - 2).abs() <= MULTIPLIER
@@ -159,8 +160,6 @@ def test_a_block_is_its_input_and_the_outputs_of_its_branches(view: View) -> Non
             else "One is added twice.",
             cause="branch-not-added" if bool(never.any()) else "branch-added-twice",
         )
-    if not judged:
-        not_applicable("branches pass a norm or a gate on their way to the stream")
 
 
 def _is_pre_norm(view: View, inside: Forward, block: Block, blocks: list[Block]) -> bool:

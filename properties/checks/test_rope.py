@@ -13,7 +13,7 @@ from theodolite.fixtures.anatomy.turned import (
     turned_attentions,
     unevenness,
 )
-from theodolite.fixtures.judging.judgement import judge, not_applicable, require
+from theodolite.fixtures.judging.judgement import each, judge, require
 from theodolite.fixtures.judging.tolerances import EQUAL, PHASE
 from theodolite.fixtures.recording.attention_call import AttentionCall, scores_of
 from theodolite.fixtures.recording.tensors import spread
@@ -39,8 +39,8 @@ def test_the_product_of_rotated_vectors_depends_on_their_distance_alone(view: Vi
         judge(
             uneven,
             0.0,
+            "q·k of one token repeated depends on m - n alone",
             bound=EQUAL,
-            says="q·k of one token repeated depends on m - n alone",
             axes=("row", "head", "query", "key"),
             where=place,
             remedy=remedy,
@@ -55,8 +55,9 @@ def test_queries_and_keys_stand_at_the_same_positions(view: View) -> None:
     Scores stay relative where keys take the angles of another position, so the angles are measured
     against the projections, which are not yet turned.
     """
-    judged = 0
-    for place, call in turned_attentions(view):
+    for place, call in each(
+        turned_attentions(view), "queries and keys before their rotation are not visible"
+    ):
         turn = turning(call.query)
         if turn is None:
             continue
@@ -67,22 +68,19 @@ def test_queries_and_keys_stand_at_the_same_positions(view: View) -> None:
         query, key = phases
         if query is None or key is None:
             continue
-        judged += 1
         ahead = wrapped(key - query)
         steps = float(ahead[0] / turn.frequencies[0])
         judge(
             ahead,
             0.0,
+            "queries and keys are turned by the angles of the same positions",
             bound=PHASE,
-            says="queries and keys are turned by the angles of the same positions",
             axes=("pair",),
             where=place,
             remedy=f"At one position keys are turned by {steps:+.2f} steps against the queries: do "
             "both take the same slice of the table?",
             cause="positions-offset",
         )
-    if not judged:
-        not_applicable("queries and keys before their rotation are not visible")
 
 
 @check("rope.values_still", "ROPE-4", component="rope", views=("sharpened",))
@@ -94,8 +92,8 @@ def test_values_do_not_turn_with_position(view: View) -> None:
         judge(
             call.value,
             call.value[:, :, :1].expand_as(call.value),
+            "values do not vary with position",
             bound=EQUAL * float(call.value.abs().max()),
-            says="values do not vary with position",
             axes=("row", "head", "position", "channel"),
             where=place,
             remedy="Rotate queries and keys alone.",

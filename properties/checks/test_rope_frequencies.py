@@ -8,7 +8,7 @@ from torch import Tensor
 from theodolite.fixtures.anatomy.attentions import is_still
 from theodolite.fixtures.anatomy.rotation import turning, wrapped
 from theodolite.fixtures.anatomy.turned import NONE, turned_attentions
-from theodolite.fixtures.judging.judgement import judge, not_applicable, require
+from theodolite.fixtures.judging.judgement import each, judge, not_applicable, require
 from theodolite.fixtures.judging.tolerances import PHASE
 from theodolite.fixtures.subject.view import View
 from theodolite.properties import check
@@ -22,12 +22,13 @@ def test_frequencies_fall_from_one_radian_a_position(view: View) -> None:
     parallel (NTK by parts, YaRN, Llama 3); which one was meant, a declaration or the library's
     configuration says.
     """
-    judged = 0
-    for place, call in turned_attentions(view):
+    for place, call in each(
+        turned_attentions(view),
+        "channels do not turn in pairs that could be read; see rope.relative",
+    ):
         turn = turning(call.query)
         if turn is None:
             continue
-        judged += 1
         found = turn.frequencies
         where = {**place, "pairing": turn.pairing, "frequencies": _listed(found)}
         require(
@@ -60,8 +61,6 @@ def test_frequencies_fall_from_one_radian_a_position(view: View) -> None:
             else "Is a factor put on positions or frequencies?",
             cause="frequency-index-shifted" if shifted else "frequencies-too-fast",
         )
-    if not judged:
-        not_applicable("channels do not turn in pairs that could be read; see rope.relative")
 
 
 @check("rope.table", "ROPE-5", component="rope", views=("as given",))
@@ -85,8 +84,8 @@ def test_every_position_turns_one_step_further(view: View) -> None:
         judge(
             steps,
             0.0,
+            "each position turns every pair by the same angle as the one before",
             bound=16 * torch.finfo(view.subject.dtype).eps if half else PHASE,
-            says="each position turns every pair by the same angle as the one before",
             axes=("position", "pair"),
             where=where,
             remedy="Does a table end, start again, or hold rounded angles?",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from theodolite.fixtures.errors import SubjectError
-from theodolite.fixtures.judging.judgement import judge, not_applicable, require
+from theodolite.fixtures.judging.judgement import fail, judge, not_applicable, require
 from theodolite.fixtures.subject.subject import Subject
 from theodolite.fixtures.subject.view import View
 from theodolite.properties import check
@@ -13,9 +13,8 @@ from theodolite.properties import check
 def test_it_runs_on_batches_and_odd_lengths(subject: Subject) -> None:
     """Ids (B, T) give logits (B, T, V), for B = 1, 2, 3 and odd T."""
     if subject.convention.only_length is not None:
-        require(
-            condition=False,
-            says="the model runs at every length",
+        fail(
+            "the model runs at every length",
             where={"works": subject.convention.only_length},
             remedy="are positions, masks or buffers cut to the length of the input ([:T])?",
         )
@@ -25,9 +24,8 @@ def test_it_runs_on_batches_and_odd_lengths(subject: Subject) -> None:
         try:
             logits = subject.run(subject.model, subject.random_ids(batch, length))
         except SubjectError as error:
-            require(
-                condition=False,
-                says=f"the model runs on ids of shape ({batch}, {length}): {error}",
+            fail(
+                f"the model runs on ids of shape ({batch}, {length}): {error}",
                 where={"batch": batch, "length": length},
                 remedy="is a size written down that should be read from the input?",
             )
@@ -56,8 +54,7 @@ def test_how_ids_lie_in_memory_does_not_matter(view: View) -> None:
         judge(
             logits,
             expected,
-            bound=0.0,
-            says=f"{says} give the same logits",
+            f"{says} give the same logits",
             axes=AXES,
             remedy="is a view taken over memory instead of reshape?",
         )

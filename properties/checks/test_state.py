@@ -79,8 +79,7 @@ def test_a_saved_and_loaded_model_is_the_same_model(subject: Subject) -> None:
     judge(
         logits,
         expected,
-        bound=0.0,
-        says="after saving and loading the logits are the same",
+        "after saving and loading the logits are the same",
         axes=("row", "position", "token"),
         remedy="is a weight missing from state_dict (a plain attribute, a list of modules)?",
     )
@@ -110,8 +109,8 @@ def test_weights_loaded_into_a_fresh_instance_give_the_same_logits(subject: Subj
     judge(
         subject.run(other.to(subject.device), ids),
         view.logits(ids),
+        "a fresh instance with the saved weights gives the same logits",
         bound=view.relation_bound,
-        says="a fresh instance with the saved weights gives the same logits",
         axes=("row", "position", "token"),
         remedy="does the model hold random state outside state_dict (a buffer with "
         "persistent=False, a plain tensor, modules in a list)?",

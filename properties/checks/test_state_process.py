@@ -125,7 +125,7 @@ def _differs(name: str, environment: dict[str, str]) -> bool:
 
 
 def _generators() -> dict[str, Any]:
-    numbers = np.random.get_state()  # noqa: NPY002
+    numbers: Any = np.random.get_state()  # noqa: NPY002
     return {
         "torch": torch.get_rng_state().numpy().tobytes(),
         "random": random.getstate(),

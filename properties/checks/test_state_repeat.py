@@ -34,8 +34,7 @@ def test_evaluation_is_the_same_every_time(subject: Subject) -> None:
     judge(
         again,
         first,
-        bound=0.0,
-        says="a second call gives the logits of the first",
+        "a second call gives the logits of the first",
         axes=("row", "position", "token"),
         remedy="does forward keep state from one call to the next (a cache that is not reset)?",
         component="state",
@@ -45,8 +44,7 @@ def test_evaluation_is_the_same_every_time(subject: Subject) -> None:
     judge(
         subject.run(subject.model, ids, seed=1),
         first,
-        bound=0.0,
-        says="evaluation does not depend on the random generator",
+        "evaluation does not depend on the random generator",
         axes=("row", "position", "token"),
         where={"module": hidden[0]} if hidden else {},
         remedy=_UNREGISTERED if hidden else _DROPOUT,

@@ -9,9 +9,11 @@ from theodolite.fixtures.errors import SubjectError
 from theodolite.fixtures.judging.judgement import PropertyFailure, judge, not_applicable, require
 from theodolite.fixtures.relations.registration import tied_names
 from theodolite.fixtures.relations.save_and_rebuild import from_files, from_nothing, is_pretrained
-from theodolite.fixtures.serving.decoder import decoder_of
+from theodolite.fixtures.serving.decoder import Decoder
 from theodolite.fixtures.serving.driver import Driver
+from theodolite.fixtures.serving.finding_decoder import decoder_of
 from theodolite.fixtures.serving.finding_writer import writer_of
+from theodolite.fixtures.serving.writer import Writer
 from theodolite.fixtures.subject.subject import Subject
 from theodolite.fixtures.subject.view import View
 from theodolite.properties import check
@@ -71,7 +73,7 @@ def test_a_model_that_has_decoded_is_as_it_was(view: View) -> None:
     before = view.logits(ids)
     done = False
     decoder, writer = decoder_of(subject), writer_of(subject)
-    if not isinstance(decoder, str):
+    if isinstance(decoder, Decoder):
         model = view.copy() if decoder.inside else view.model
         driver = Driver(view, decoder, model)
         state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
@@ -83,7 +85,7 @@ def test_a_model_that_has_decoded_is_as_it_was(view: View) -> None:
             decoder.start(model, len(ids))
         _judge_used(subject, model, ids, before, state, f"decoding by {decoder.said}")
         done = True
-    if not isinstance(writer, str):
+    if isinstance(writer, Writer):
         state = {name: tensor.clone() for name, tensor in view.model.state_dict().items()}
         try:
             writer.write(view, view.random_ids(1, 3, seed=2), 4)
@@ -115,8 +117,7 @@ def _judge_used(
     judge(
         subject.run(model, ids),
         before,
-        bound=0.0,
-        says=f"after {after} a forward gives the logits that it gave before",
+        f"after {after} a forward gives the logits that it gave before",
         axes=AXES,
         remedy="Is something of the decoding (an offset, a cache, frequencies scaled for a longer "
         "text) left in the model?",
@@ -143,8 +144,8 @@ def _require_same(view: View, other: nn.Module, how: str) -> None:
     judge(
         view.subject.run(other, ids, view.extra(ids)),
         view.logits(ids),
+        f"{how}, the model gives the same logits",
         bound=view.relation_bound,
-        says=f"{how}, the model gives the same logits",
         axes=AXES,
         remedy="Does it hold state that is no parameter and no buffer?",
         cause="left-unfilled",

@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from theodolite.fixtures.judging.judgement import require
+from theodolite.fixtures.judging.judgement import at_least, at_most
 from theodolite.fixtures.oracles.corpus import Chain, Uniform
 from theodolite.fixtures.oracles.small_trainings import luck
 from theodolite.fixtures.relations.short_training import (
@@ -50,12 +50,11 @@ def test_a_copy_of_the_subject_learns_which_token_follows_which(subject: Subject
     if not best < bound:
         again = best_loss(subject, draw, steps=2 * PATIENCE, enough=bound, rate=RATE / 3)
         best = min(best, again)
-    require(
-        best < bound,
+    at_most(
+        best,
+        bound,
         "a short training gets below the unigram entropy of a language where each token has one "
         "successor",
-        measured=best,
-        at_most=bound,
         remedy="does the gradient reach every layer from the logits, and do the logits depend on "
         "the current token?",
         cause="does-not-learn",
@@ -77,11 +76,10 @@ def test_no_training_on_uniform_tokens_gets_below_their_entropy(subject: Subject
 
     bound = language.entropy - luck(BATCH * length, false_alarm=1e-8 / LEAK_STEPS)
     best = best_loss(subject, draw, steps=LEAK_STEPS, enough=bound)
-    require(
-        best > bound,
+    at_least(
+        best,
+        bound,
         "on uniform random tokens no training gets below ln K",
-        measured=best,
-        at_least=bound,
         where={"symbols": len(ids)},
         remedy="logits at a position know the token that comes next: look at the mask, and at what "
         "targets are used for besides the loss.",

@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from theodolite.fixtures.errors import SubjectError
-from theodolite.fixtures.judging.judgement import judge, not_applicable, require
+from theodolite.fixtures.errors import SubjectError, Unknown
+from theodolite.fixtures.judging.judgement import fail, judge, not_applicable
 from theodolite.fixtures.subject.subject import Subject
 from theodolite.properties import check
 
@@ -28,8 +28,8 @@ def test_renaming_the_tokens_renames_the_logits(subject: Subject) -> None:
     weights = _with_axis(view.model, {size, subject.embedding_rows})
     if not weights:
         not_applicable("no weight has an axis of the vocabulary's size")
-    if isinstance(weights, str):
-        not_applicable(weights)
+    if isinstance(weights, Unknown):
+        not_applicable(weights.reason)
     names = _permutation(view.model, size)
     ids = view.random_ids(2)
     before = view.logits(ids)[..., :size]
@@ -38,13 +38,10 @@ def test_renaming_the_tokens_renames_the_logits(subject: Subject) -> None:
         after = view.logits(names.argsort()[ids])[..., :size]
     finally:
         _rename(weights, names.argsort())
-    judge(
+    view.same(
         after,
         before[..., names.to(before.device)],
-        bound=view.relation_bound,
-        says="permuting the vocabulary in embedding and head permutes the logits",
-        axes=("row", "position", "token"),
-        where={"view": view.name},
+        "permuting the vocabulary in embedding and head permutes the logits",
         remedy="is an id written down in the code, or a table of tokens kept outside parameters()?",
     )
 
@@ -61,9 +58,8 @@ def test_an_id_outside_the_vocabulary_is_refused(subject: Subject) -> None:
             subject.run(subject.model, ids)
         except SubjectError:
             continue
-        require(
-            condition=False,
-            says=f"an id outside the vocabulary ({outside}) is refused",
+        fail(
+            f"an id outside the vocabulary ({outside}) is refused",
             where={"id": outside},
             remedy="are ids clamped, wrapped (%) or used as a Python index, where -1 is the last?",
         )
@@ -84,24 +80,26 @@ def test_every_id_gives_a_distribution(subject: Subject) -> None:
     judge(
         total,
         1.0,
+        "the softmax of the logits is a distribution for every id",
         bound=subject.vocabulary * torch.finfo(torch.float64).eps,
-        says="the softmax of the logits is a distribution for every id",
         axes=("row", "position"),
         remedy="is a row of the embedding NaN or never initialised?",
     )
 
 
-def _with_axis(model: nn.Module, sizes: set[int]) -> list[tuple[Tensor, int]] | str:
+def _with_axis(model: nn.Module, sizes: set[int]) -> list[tuple[Tensor, int]] | Unknown:
     """Every weight with an axis of one of `sizes`, and that axis; or why that is unclear."""
     found: dict[int, tuple[Tensor, int]] = {}
     for tensor in [*model.parameters(), *model.buffers()]:
         axes = [axis for axis, size in enumerate(tensor.shape) if size in sizes]
         if len(axes) > 1:
-            return "the vocabulary is as large as another axis of a weight"
+            return Unknown("the vocabulary is as large as another axis of a weight")
         if axes:
             found[tensor.data_ptr()] = (tensor, axes[0])
     if sum(tensor.ndim > 1 for tensor, _ in found.values()) > _TABLES:
-        return "the vocabulary is as large as another axis of some weight, or has several tables"
+        return Unknown(
+            "the vocabulary is as large as another axis of some weight, or has several tables"
+        )
     return list(found.values())
 
 

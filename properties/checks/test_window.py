@@ -8,6 +8,7 @@ sharpened copy shows has to be the same in every backend and behind a cache.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -15,8 +16,8 @@ from torch import Tensor
 
 from theodolite.fixtures.anatomy.measure import anatomy_of
 from theodolite.fixtures.anatomy.sight import Sight, read_sight, receptive_fields
-from theodolite.fixtures.errors import SubjectError
-from theodolite.fixtures.judging.judgement import judge, not_applicable, require
+from theodolite.fixtures.errors import SubjectError, Unknown
+from theodolite.fixtures.judging.judgement import fail, not_applicable, require
 from theodolite.fixtures.serving.cache_suspects import suspect
 from theodolite.fixtures.serving.cache_window import widths_of
 from theodolite.fixtures.serving.driver import Driver, driver_of, placed
@@ -54,8 +55,8 @@ def test_a_query_sees_exactly_the_keys_of_its_window(view: View) -> None:
     limits = _limits(view.subject)
     length = _longer_than(view, [n for limit in limits for n in limit[:2] if n])
     fields = receptive_fields(view, length)
-    if isinstance(fields, str):
-        not_applicable(fields)
+    if isinstance(fields, Unknown):
+        not_applicable(fields.reason)
     if len(fields) != len(limits):
         not_applicable(f"limits of {len(limits)} layers are known, and {len(fields)} are seen")
     for layer, (field, limit) in enumerate(zip(fields, limits, strict=True)):
@@ -69,9 +70,8 @@ def test_a_query_sees_exactly_the_keys_of_its_window(view: View) -> None:
             beyond = (field.moved & ~due[:, field.positions]).tril()
             if bool(beyond.any()):
                 query, n = beyond.nonzero()[0].tolist()
-                require(
-                    condition=False,
-                    says=f"what stands outside a query's {_said(limit)} does not reach its output",
+                fail(
+                    f"what stands outside a query's {_said(limit)} does not reach its output",
                     where={**place, "query": query, "key": field.positions[n]},
                     remedy="The weights keep to the window: is a mean, a norm or a sum taken over "
                     "all positions beside them?",
@@ -122,11 +122,11 @@ def _judge_sight(seen: Tensor, due: Tensor, limit: Limit, place: dict[str, Any])
     else:
         cause, found = "window-uneven", "Other queries see other numbers of keys."
     require(
-        condition=False,
-        says=f"a query sees {_said(limit)}, {limit.source}",
+        False,
+        f"a query sees {_said(limit)}, {limit.source}",
         measured=float(len(keys)),
-        at_least=float(due[query].sum()),
         at_most=float(due[query].sum()),
+        at_least=float(due[query].sum()),
         where={**place, "query": query, "first key": keys[0] if keys else "none"},
         remedy=f"{found} Does the window reach the mask on every backend and beside a padding "
         "mask, and does it count the query itself: key > query - window?",
@@ -144,19 +144,14 @@ def _judge_pieces(driver: Driver, pieces: list[int], size: int) -> bool:
     except SubjectError as error:
         if refuses(error):
             return False
-        found, wanted, raised = torch.full_like(full, torch.nan), full, f"{error} "
-    accused = suspect(driver, pieces) if far(found, wanted, view.relation_bound) else None
-    judge(
+        found, wanted, raised = torch.full_like(full, torch.nan), full, f"{error}"
+    view.same(
         found,
         wanted,
-        bound=view.relation_bound,
-        says=f"reading over the edge of a window of {size} with a cache gives the full forward's "
-        "logits",
-        axes=("row", "position", "token"),
-        where={"view": view.name, "pieces": pieces, "cache": driver.decoder.said},
-        remedy=raised + (accused.finding if accused else ""),
-        component=accused.component if accused else None,
-        cause=accused.cause if accused else None,
+        f"reading over the edge of a window of {size} with a cache gives the full forward's logits",
+        where={"pieces": pieces, "cache": driver.decoder.said},
+        remedy=raised,
+        blame=partial(suspect, driver, pieces),
     )
     return True
 

@@ -12,8 +12,9 @@ from torch import nn
 
 from theodolite.fixtures.anatomy.head_reach import reach_of
 from theodolite.fixtures.anatomy.heads import why_neighbours
+from theodolite.fixtures.errors import Unknown
 from theodolite.properties.scripts.outputs import FUTURE
-from theodolite.properties.scripts.relation import INSIDE, Case, Cases, Relation, of_cause
+from theodolite.properties.scripts.relation import Case, Cases, Relation, of_cause
 from theodolite.properties.scripts.scene import Scene
 
 _WATCH = """
@@ -145,8 +146,9 @@ def _reaches(*kinds: str) -> Cases:
 
     def cases(scene: Scene) -> Iterator[Case]:
         view = scene.subject.views.sharpened
-        for reach in reach_of(view):
-            if isinstance(reach, str) or reach.layer != scene.layer or reach.kind not in kinds:
+        found = reach_of(view)
+        for reach in () if isinstance(found, Unknown) else found:
+            if reach.layer != scene.layer or reach.kind not in kinds:
                 continue
             linear = isinstance(scene.subject.model.get_submodule(reach.projection), nn.Linear)
             rows = [_slice(channels.tolist(), rows=linear) for channels in reach.channels]
@@ -180,7 +182,7 @@ def _tables(scene: Scene) -> Iterator[Case]:
     return ({**case, "table": table} for case in _random(scene))
 
 
-def watching(body: str, cases: Cases, hooks: str = "", views: tuple[str, ...] = INSIDE) -> Relation:
+def watching(body: str, cases: Cases, hooks: str = "", views: tuple[str, ...] = ()) -> Relation:
     """A relation whose body follows one watched forward on `ids`, T long, behind `hooks`."""
     run = "with Watch():\n    logits(ids)\n"
     return Relation(_WATCH + hooks + run + body, cases, views=views, fresh=bool(hooks))
@@ -256,7 +258,6 @@ for rows in ($rows):  # of each head
     weight[rows] *= -1
 assert $due, f"each head of $projection changes these query heads: {served}\"""",
     lambda scene: _reaches(*_KINDS[scene.check.id])(scene),
-    views=INSIDE,
     fresh=True,
 )
 LOOKED_UP = watching(
@@ -295,7 +296,6 @@ WINDOW = watching(
 wrong = ((w > 0) != ((j <= i) & ($within))).nonzero()
 assert not len(wrong), f"sight differs from a $said at {wrong[0].tolist()}\"""",
     _window,
-    views=(),
 )
 CALLED = Relation(
     """

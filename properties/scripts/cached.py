@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from theodolite.fixtures.serving.decoder import Decoder, decoder_of
+from theodolite.fixtures.errors import Unknown
+from theodolite.fixtures.serving.decoder import Declared, Decoder, Own
+from theodolite.fixtures.serving.finding_decoder import decoder_of
 from theodolite.properties.scripts.padded import padded_texts
 from theodolite.properties.scripts.relation import Case, Relation, of_cause, same
 from theodolite.properties.scripts.scene import Scene
@@ -13,10 +15,8 @@ _PIECES = ([1, 1], [2, 1], [2, 2], [3, 1, 1], [3, 2, 2], [5, 1, 1, 1])
 
 
 def _steps(scene: Scene) -> Iterator[Case]:
-    decoder = decoder_of(scene.subject)
-    if isinstance(decoder, str) or decoder.make is not None:
-        return  # a cache of the subject's own class is made amid its own code
-    if decoder.declared is not None or decoder.fresh is not None:
+    decoder = _decoder(scene)
+    if decoder is None:
         return
     length = scene.subject.length
     long = min(scene.subject.longest or 48, 48)
@@ -34,48 +34,24 @@ def _steps(scene: Scene) -> Iterator[Case]:
                 "other": other,
                 "pieces": cut,
                 "prompt": cut[0],
-                "start": _start(decoder, rows),
-                "step": _step(scene, decoder),
-                **_gave(scene, decoder),
+                **_told(scene, decoder, rows),
             }
 
 
-def _start(decoder: Decoder, rows: int) -> str:
-    past = "None" if decoder.maker is None else f"model.{decoder.maker}()"
-    counted = decoder.counter is not None or decoder.positions is not None
-    start = "past, found, read = $past, [], 0" if counted else "past, found = $past, []"
-    lines = [*(f"model.{name}()" for name in decoder.resets)]
-    if decoder.sizing is not None:
-        lines.append(f"model.{decoder.sizing}(batch_size={rows})")
-    return "; ".join([*lines, start.replace("$past", past)])
+def _told(scene: Scene, decoder: Decoder, rows: int, *more: str) -> dict[str, object]:
+    """How it begins, reads on and keeps what it has read, as source."""
+    return {
+        "start": f"found = []; {decoder.start_source(rows)}",
+        "step": decoder.step_source(scene.subject.convention, *more),
+        "keep": decoder.keep_source(),
+        "pick": scene.pick,
+    }
 
 
-def _step(scene: Scene, decoder: Decoder) -> str:
-    parts = [scene.given, *(f"{name}=True" for name in decoder.switches)]
-    if decoder.counter is not None:
-        parts.append(f"{decoder.counter}=read")
-    if decoder.positions is not None:
-        parts.append(f"{decoder.positions}=torch.arange(read, read + ids.shape[1])")
-    if decoder.keyword is not None:
-        parts.append(f"{decoder.keyword}=past")
-    return f"model({', '.join(parts)})"
-
-
-def _gave(scene: Scene, decoder: Decoder) -> dict[str, object]:
-    place = decoder.place
-    kept = None
-    if isinstance(place, int):
-        kept = f"output[{place}]"
-    elif place is not None:
-        kept = (
-            f"output.{place}"
-            if "logits" in scene.pick or "." in scene.pick
-            else f"output[{place!r}]"
-        )
-    counted = decoder.counter is not None or decoder.positions is not None
-    keep = [f"past = {kept}"] if kept else []
-    keep += ["read += ids.shape[1]"] if counted else []
-    return {"keep": "; ".join(keep or ["pass"]), "pick": scene.pick}
+def _decoder(scene: Scene) -> Decoder | None:
+    """How the subject decodes; None where that is unknown, or code of the subject's or user's."""
+    found = decoder_of(scene.subject)
+    return None if isinstance(found, Unknown | Declared | Own) else found
 
 
 _LOOP = """for ids in text.split($pieces, dim=1):
@@ -136,18 +112,13 @@ for pieces in zip(one.split($pieces, dim=1), two.split($pieces, dim=1)):
 
 
 def _left_padded(scene: Scene) -> Iterator[Case]:
-    decoder = decoder_of(scene.subject)
-    if isinstance(decoder, str) or decoder.declared is not None or scene.padding is None:
+    decoder = _decoder(scene)
+    if decoder is None or scene.padding is None:
         return
     for case in padded_texts(scene):
         if str(case["real"]).startswith(":"):
             continue
-        yield {
-            **case,
-            "start": _start(decoder, 1),
-            "step": _step(scene, decoder)[:-1] + f", {case['keyword']}=mask[:, :end])",
-            **_gave(scene, decoder),
-        }
+        yield {**case, **_told(scene, decoder, 1, f"{case['keyword']}=mask[:, :end]")}
 
 
 PADDED_STEPS = Relation(

@@ -6,23 +6,16 @@ import ast
 import inspect
 import keyword
 import os
-import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import torch
 
 from theodolite.fixtures.loading.huggingface.model import Configured
-from theodolite.fixtures.loading.plan import MISSING, Plan
+from theodolite.fixtures.loading.names import Names, Unwritable, arguments
+from theodolite.fixtures.loading.plan import MISSING
 from theodolite.fixtures.loading.python_target import Loaded
 from theodolite.fixtures.source.import_paths import own_folders, package_of
 from theodolite.fixtures.source.partial_execution import Executed
-
-_MAPPING = """class Config(dict):
-    __getattr__ = dict.__getitem__"""
-
 
 _NAMES = """def named(s):
     if isinstance(s, (ast.Import, ast.ImportFrom)):
@@ -30,10 +23,6 @@ _NAMES = """def named(s):
     stored = (n for n in ast.walk(s) if isinstance(getattr(n, "ctx", None), ast.Store))
     return {s.name} if hasattr(s, "name") else {getattr(n, "id", None) for n in stored}
 tree.body = [s for s in tree.body if keep & named(s)]"""
-
-
-class Unwritable(Exception):
-    """There is no source text for it; the text says why."""
 
 
 @dataclass
@@ -49,95 +38,6 @@ class Construction:
     imports: set[str]
     lines: list[str]
     expression: str
-
-
-@dataclass
-class _Writer:
-    """Names that have to be imported, by the module or file that they are from."""
-
-    executed: Executed | None = None
-    imports: set[str] = field(default_factory=set)
-    names: dict[str, list[str]] = field(default_factory=dict)
-    lines: list[str] = field(default_factory=list)
-
-    def name_of(self, target: Any) -> str:
-        """How the script calls a class or function, which it will import."""
-        qualified = getattr(target, "__qualname__", "")
-        if not qualified or "<" in qualified:
-            raise Unwritable(f"{target!r} has no name that can be imported")
-        module = target.__module__
-        if module.partition(".")[0] == "torch":
-            self.imports.add("torch")
-            return f"{module}.{qualified}"
-        self.take(module, qualified.partition(".")[0])
-        return str(qualified)
-
-    def take(self, module: str, name: str) -> None:
-        """Import `name` from a module, by the name that the module has outside of an audit."""
-        files = {} if self.executed is None else self.executed.beside
-        for path, executed in files.items():
-            if executed.module.__name__ == module:
-                module = package_of(path)[1]
-        taken = self.names.setdefault(module, [])
-        if name not in taken:
-            taken.append(name)
-
-    def literal(self, value: Any) -> str:
-        """A value as source."""
-        if isinstance(value, torch.dtype | torch.device):
-            self.imports.add("torch")
-            return repr(value) if isinstance(value, torch.dtype) else repr(str(value))
-        if isinstance(value, dict):
-            pairs = (f"{self.literal(k)}: {self.literal(v)}" for k, v in value.items())
-            return "{" + ", ".join(pairs) + "}"
-        if isinstance(value, list | tuple):
-            inner = ", ".join(map(self.literal, value))
-            return (
-                f"[{inner}]" if isinstance(value, list) else f"({inner}{',' * (len(value) == 1)})"
-            )
-        if value is None or isinstance(value, bool | int | float | str):
-            return f'float("{value}")' if value in (float("inf"), -float("inf")) else repr(value)
-        if callable(value):
-            return self.name_of(value)
-        raise Unwritable(f"a {type(value).__name__} cannot be written down")
-
-    def made(self, plan: Plan, values: Mapping[str, Any], prefix: str = "") -> str:
-        """The expression that makes what a plan makes from `values`, by dotted path."""
-        own = {
-            name[len(prefix) :]: self.literal(value)
-            for name, value in values.items()
-            if name.startswith(prefix) and "." not in name[len(prefix) :]
-        }
-        for name, inner in plan.inner.items():
-            if name not in own:
-                own[name] = self.made(inner, values, f"{prefix}{name}.")
-        if plan.origin.kind == "call":
-            return self._called(plan, own, prefix)
-        defaults = {s.name: s.default for s in plan.slots if s.default is not MISSING}
-        own = {k: self.literal(v) for k, v in defaults.items() if k not in own} | own
-        if plan.origin.kind == "mapping":
-            if _MAPPING not in self.lines:
-                self.lines.append(_MAPPING)
-            return f"Config({_arguments(own)})"
-        self.imports.add("types")
-        return f"types.SimpleNamespace({_arguments(own)})"
-
-    def _called(self, plan: Plan, own: dict[str, str], prefix: str) -> str:
-        origin = plan.origin
-        called = self.name_of(origin.target)
-        later = (
-            {}
-            if origin.passed is None
-            else {name: own.pop(name) for name in list(own) if name not in origin.passed}
-        )
-        first = [own.pop(name) for name in origin.by_position if name in own]
-        whole = f"{called}({', '.join([*first, *filter(None, [_arguments(own)])])})"
-        if not later:
-            return whole
-        name = prefix.rstrip(".").replace(".", "_") or "made"
-        self.lines.append(f"{name} = {whole}")
-        self.lines += [f"{name}.{field} = {value}" for field, value in later.items()]
-        return name
 
 
 def constructions(loaded: Loaded) -> Iterator[Construction]:
@@ -176,7 +76,7 @@ def _of_library(configured: Configured) -> Construction:
             made = f"AutoModelForCausalLM.from_config(AutoConfig.from_pretrained({folder}){suffix})"
         return Construction(set(), [start], f"{made}.float()")
     assert configured.config_class is not None
-    writer = _Writer()
+    writer = Names()
     kind, config = configured.model_class.__name__, configured.config_class.__name__
     try:
         default = configured.config_class()
@@ -184,7 +84,7 @@ def _of_library(configured: Configured) -> Construction:
         default = object()
     flat = {k: v for k, v in configured.values.items() if "." not in k}
     fields = {k: v for k, v in flat.items() if getattr(default, k, MISSING) != v}
-    config_made = f"{config}({_arguments({k: writer.literal(v) for k, v in fields.items()})})"
+    config_made = f"{config}({arguments({k: writer.literal(v) for k, v in fields.items()})})"
     lines = [f"from transformers import {config}, {kind}", f"config = {config_made}"]
     nested = {k: v for k, v in configured.values.items() if "." in k}
     lines += [f"config.{key} = {writer.literal(value)}" for key, value in nested.items()]
@@ -193,11 +93,11 @@ def _of_library(configured: Configured) -> Construction:
 
 
 def _of_module(loaded: Loaded, executed: Executed) -> Iterator[Construction]:
-    writer = _Writer(executed)
+    writer = Names(executed)
     name = loaded.name.rpartition(":")[2]
     writer.take(executed.module.__name__, name.partition(".")[0])
     expression = _expression(loaded, name, writer)
-    lines = [*_imports(writer), *writer.lines]
+    lines = [*writer.import_lines(), *writer.lines]
     yield Construction(writer.imports, lines, expression)
     lines.insert(0, f"sys.path.insert(0, {os.fspath(Path.cwd())!r})")
     yield Construction({*writer.imports, "sys"}, lines, expression)
@@ -213,18 +113,18 @@ def _of_file(loaded: Loaded, executed: Executed) -> Iterator[Construction]:
     )
     if importable and not executed.left_out and not (built and built.constants):
         for folders in ([root], own_folders(path)):
-            writer = _Writer(executed)
+            writer = Names(executed)
             writer.take(executed.module.__name__, name.partition(".")[0])
             expression = _expression(loaded, name, writer)
             found = ", ".join(repr(os.fspath(folder)) for folder in folders)
-            lines = [f"sys.path[:0] = [{found}]", *_imports(writer), *writer.lines]
+            lines = [f"sys.path[:0] = [{found}]", *writer.import_lines(), *writer.lines]
             yield Construction({*writer.imports, "sys"}, lines, expression)
     yield _of_part(loaded, executed, name)
 
 
 def _of_part(loaded: Loaded, executed: Executed, name: str) -> Construction:
     """Execute only the statements that the name needs; the script says so."""
-    writer, path = _Writer(executed), executed.program.path
+    writer, path = Names(executed), executed.program.path
     constants = (
         {}
         if loaded.built is None
@@ -237,7 +137,7 @@ def _of_part(loaded: Loaded, executed: Executed, name: str) -> Construction:
     given = ", **settings" if constants else ""
     lines = [
         f"sys.path[:0] = [{folders}]",
-        *_imports(writer),
+        *writer.import_lines(),
         f"# of {path.name} only what {name} needs is executed: the rest (data, training) is cut",
         f"tree = ast.parse(open({os.fspath(path)!r}).read())",
         f"keep = {{{', '.join(map(repr, keep))}}}",
@@ -271,28 +171,12 @@ def _needed(executed: Executed, wanted: set[str], given: set[str]) -> set[str]:
     return found
 
 
-def _expression(loaded: Loaded, name: str, writer: _Writer) -> str:
+def _expression(loaded: Loaded, name: str, writer: Names) -> str:
     if loaded.built is None:
         return name
     values = {k: v for k, v in loaded.built.values.items() if k not in loaded.built.constants}
-    made = writer.made(loaded.built.plan, values)
+    made = loaded.built.plan.source(values, writer)
     target = loaded.built.plan.origin.target
     if inspect.ismethod(target) or getattr(target, "__qualname__", name) != name:
         made = made.replace(getattr(target, "__qualname__", name), name, 1)
     return made
-
-
-def _imports(writer: _Writer) -> list[str]:
-    lines = []
-    for module, names in writer.names.items():
-        if module in sys.builtin_module_names or module == "builtins":
-            continue
-        lines.append(f"from {module} import {', '.join(sorted(names))}")
-    return lines
-
-
-def _arguments(values: Mapping[str, str]) -> str:
-    plain = all(name.isidentifier() and not keyword.iskeyword(name) for name in values)
-    if plain:
-        return ", ".join(f"{name}={value}" for name, value in values.items())
-    return "**{" + ", ".join(f"{name!r}: {value}" for name, value in values.items()) + "}"

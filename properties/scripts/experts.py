@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from theodolite.fixtures.anatomy.experts import FALLS, LOUD, STEP, Mixture, mixtures_in
 from theodolite.fixtures.subject.declarations import expanded
-from theodolite.properties.scripts.relation import INSIDE, Case, Cases, Relation, of_cause
+from theodolite.properties.scripts.relation import Case, Cases, Relation, of_cause
 from theodolite.properties.scripts.scene import Scene
 
 _DRAWS = 6
@@ -98,7 +98,6 @@ ACTIVE = Relation(
 works = sum(added(i, x).ne(0).any(-1).flatten().int() for i in range($count)).tolist()
 assert works == 8 * [$wanted], f"experts that work on each token: {works}, not $wanted\"""",
     _counted,
-    views=INSIDE,
     fresh=True,
 )
 ONE = Relation(
@@ -106,7 +105,6 @@ ONE = Relation(
     + """own = {tuple(p.data_ptr() for p in parts(i)) for i in range($count)}
 assert len(own) == $count, f"$count experts share {len(own)} sets of weights\"""",
     of_cause("experts-are-one")(_layers),
-    views=INSIDE,
 )
 REACHED = Relation(
     _LAYER
@@ -115,7 +113,6 @@ REACHED = Relation(
 $router[$expert] += {LOUD:g} * x.flatten() / x.square().sum()  # a score by far the highest
 assert added($expert, x).any(), "expert $expert is not chosen with the highest score\"""",
     of_cause("expert-unreachable")(_unreached),
-    views=INSIDE,
     fresh=True,
 )
 SHARES = Relation(
@@ -128,13 +125,11 @@ $router[i] += {STEP:g} * x.flatten() / x.square().sum()  # its score is a little
 falls = 1 - ((before * added(i, x)).sum() / before.square().sum()).item()
 assert falls < {FALLS:g}, f"with a higher score expert {{i}} adds less, by {{falls:.3g}}\"""",
     _layers,
-    views=INSIDE,
     fresh=True,
 )
 DIVIDED = Relation(
     _LAYER + _ALIKE + """assert moved <= least, f"shares do not sum to one number: {moved:.3g}\"""",
     _declared_sum(divided=True),
-    views=INSIDE,
     fresh=True,
 )
 LEFT = Relation(
@@ -142,7 +137,6 @@ LEFT = Relation(
     + _ALIKE
     + """assert moved > least, "shares are divided by their sum, which is not meant\"""",
     _declared_sum(divided=False),
-    views=INSIDE,
     fresh=True,
 )
 

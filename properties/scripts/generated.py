@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from theodolite.fixtures.errors import Unknown
 from theodolite.fixtures.serving.finding_writer import writer_of
-from theodolite.fixtures.serving.writer import _LIBRARY_OFF, Writer
+from theodolite.fixtures.serving.writer import Writer
 from theodolite.properties.scripts.padded import padded_texts
-from theodolite.properties.scripts.relation import Case, Relation
+from theodolite.properties.scripts.relation import Case, Cases, Relation
 from theodolite.properties.scripts.scene import Scene
 
 _NEW = 4
@@ -23,47 +24,24 @@ _NEVER = 40
 """Temperatures below the likeliest at which no token is drawn: e⁻⁴⁰, for any vocabulary."""
 
 
-def _written(scene: Scene, prompt: str, count: int, **options: Any) -> str | None:
-    """The call that writes on, as source; values that begin with = are source themselves."""
-    writer = writer_of(scene.subject)
-    if isinstance(writer, str) or writer.listed:
+def _writer(scene: Scene) -> Writer | None:
+    found = writer_of(scene.subject)
+    return None if isinstance(found, Unknown) else found
+
+
+def _written(
+    scene: Scene, prompt: str, count: int, options: Mapping[str, Any] | None = None, **told: str
+) -> str | None:
+    """The call that writes on, as source (see `Writer.source`)."""
+    writer = _writer(scene)
+    if writer is None:
         return None
-    function = writer.said.removesuffix("()")
-    called = f"model.{function}({prompt}, "
-    if not hasattr(scene.subject.model, function):
-        called = f"sys.modules[type(model).__module__].{function}(model, {prompt}, "
-    known = {"count": count, **_quiet(scene, writer), **options}
-    given = {writer.names[name]: v for name, v in known.items() if name in writer.names}
-    if writer.library:
-        given = {"attention_mask": f"=torch.ones_like({prompt})", **_LIBRARY_OFF, **given}
-        given = {
-            k: v for k, v in given.items() if v not in (None, 0, 1, 1.0) or k == "pad_token_id"
-        }
-    values = (
-        v[1:] if isinstance(v, str) and v.startswith("=") else repr(v) for v in given.values()
-    )
-    call = called + ", ".join(f"{k}={v}" for k, v in zip(given, values, strict=True)) + ")"
-    return call if writer.whole else f"torch.cat([{prompt}, {call}], 1)"
-
-
-def _quiet(scene: Scene, writer: Writer) -> dict[str, Any]:
-    """What a call must be told, and what switches off the filters that it would apply unasked."""
-    neutral = {"top_k": scene.subject.vocabulary, "top_p": 1.0, "temperature": 1.0}
-    told: dict[str, Any] = {
-        meaning: off
-        for meaning, off in neutral.items()
-        if writer.defaults.get(meaning, off) not in (None, off)
-    }
-    if writer.offers("sample"):
-        told["sample"] = True
-    if writer.offers("context"):
-        told["context"] = scene.subject.longest or 32
-    return told
+    return writer.source(scene.subject, prompt, count, options or {}, **told)
 
 
 def _greedy_ways(scene: Scene) -> list[dict[str, Any]]:
-    writer = writer_of(scene.subject)
-    if isinstance(writer, str):
+    writer = _writer(scene)
+    if writer is None:
         return []
     ways: list[dict[str, Any]] = writer.greedy(scene.subject.views.sharpened)
     if writer.offers("temperature"):  # so cold that nothing but the likeliest can be drawn
@@ -97,21 +75,21 @@ def _cold(scene: Scene) -> Iterator[Case]:
 def _likeliest(scene: Scene, ways: list[dict[str, Any]]) -> Iterator[Case]:
     for way in ways:
         for ids in _prompts(scene):
-            call = _written(scene, "ids", _NEW, **way)
+            call = _written(scene, "ids", _NEW, way)
             if call is not None:
                 slack = _TIE + _NEVER * way.get("temperature", 0.0)
                 yield {"ids": [ids], "n": len(ids), "call": call, "slack": slack}
 
 
-def _filtered(meaning: str, value: Any) -> Any:
+def _filtered(meaning: str, value: str = "") -> Cases:
     def cases(scene: Scene) -> Iterator[Case]:
-        writer = writer_of(scene.subject)
-        if isinstance(writer, str) or not writer.offers(meaning) or not writer.rows:
+        writer = _writer(scene)
+        if writer is None or not writer.offers(meaning) or not writer.rows:
             return
         for ids in _prompts(scene):
             for k in (1, 2, 4):
-                given = {"top_k": k} if meaning == "top_k" else {"top_p": value}
-                call = _written(scene, "ids.expand(1000, -1)", 1, **given)
+                told = {meaning: value or str(k)}
+                call = _written(scene, "ids.expand(1000, -1)", 1, {}, **told)
                 yield {"ids": [ids], "k": k, "call": call}
 
     return cases
@@ -125,35 +103,35 @@ def _drawn(scene: Scene) -> Iterator[Case]:
 
 
 def _narrow(scene: Scene) -> Iterator[Case]:
-    writer = writer_of(scene.subject)
+    writer = _writer(scene)
     offered = {"top_p": 1e-6, "top_k": 2, "temperature": 0.5}
-    if isinstance(writer, str) or not writer.rows:
+    if writer is None or not writer.rows:
         return
     options = {name: value for name, value in offered.items() if writer.offers(name)}
     if "top_p" not in options:
         options["top_k"] = 1
     for ids in _prompts(scene):
-        call = _written(scene, "ids.expand(16, -1)", 1, **options)
+        call = _written(scene, "ids.expand(16, -1)", 1, options)
         yield {"ids": [ids], "call": call}
 
 
 def _ended(scene: Scene) -> Iterator[Case]:
     for way in _greedy_ways(scene):
         for ids in _prompts(scene):
-            free = _written(scene, "ids", _NEW, **way)
-            end = _written(scene, "ids", _NEW, **way, end="=end")
+            free = _written(scene, "ids", _NEW, way)
+            end = _written(scene, "ids", _NEW, way, end="end")
             if free is not None and end is not None:
                 yield {"ids": [ids], "n": len(ids), "call": free, "ended": end}
 
 
 def _context(scene: Scene) -> Iterator[Case]:
-    writer, limit = writer_of(scene.subject), scene.subject.longest
+    writer, limit = _writer(scene), scene.subject.longest
     options: dict[str, Any] = {}
-    if not isinstance(writer, str) and writer.offers("context"):
+    if writer is not None and writer.offers("context"):
         options, limit = {"context": 6}, 6
     for way in _greedy_ways(scene) if limit and limit <= 512 else ():
         ids = scene.mixed((limit or 0) + 4)
-        call = _written(scene, "ids", _NEW, **way, **options)
+        call = _written(scene, "ids", _NEW, {**way, **options})
         if call is not None:
             yield {"ids": [ids], "older": [[*map(scene.other, ids[:4]), *ids[4:]]], "call": call}
 
@@ -163,8 +141,8 @@ def _padded(scene: Scene) -> Iterator[Case]:
         for case in padded_texts(scene):
             left = not str(case["real"]).startswith(":")
             side = scene.subject.declarations.get("padding_side", "left")
-            alone = _written(scene, f"ids[:, {case['real']}]", 2, **way)
-            call = _written(scene, "ids", 2, **way, mask="=mask")
+            alone = _written(scene, f"ids[:, {case['real']}]", 2, way)
+            call = _written(scene, "ids", 2, way, mask="mask")
             if alone is not None and call is not None and (side == "left") == left:
                 yield {**case, "call": call, "alone": alone}
 
@@ -211,7 +189,7 @@ TOP_K = Relation(
     + """allowed, drawn = logits(ids)[0, -1].topk($k).indices, ($call)[:, -1]
 outside = set(drawn.tolist()) ^ set(allowed.tolist())
 assert not outside, f"drawn {sorted(set(drawn.tolist()))[:9]}, likeliest {allowed.tolist()}\"""",
-    _filtered("top_k", None),
+    _filtered("top_k"),
 )
 TOP_P = Relation(
     _IDS
@@ -219,7 +197,7 @@ TOP_P = Relation(
 mass = (share[:$k].sum() - share[$k - 1] / 2).item()  # reached in the middle of token number $k
 allowed, drawn = order[:$k].tolist(), ($call)[:, -1].tolist()
 assert set(drawn) == set(allowed), f"drawn {sorted(set(drawn))[:9]}, within top-p {allowed}\"""",
-    _filtered("top_p", "=mass"),
+    _filtered("top_p", "mass"),
 )
 NARROW = Relation(
     _IDS

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from theodolite.fixtures.anatomy.measure import anatomy_of
-from theodolite.fixtures.subject.convention import keywords_of
+from theodolite.fixtures.relations.checkpointing import switches
 from theodolite.properties.scripts.relation import Case, Relation, once, sequences
-from theodolite.properties.scripts.scene import Scene, switched
+from theodolite.properties.scripts.scene import Scene
 
 
 def _parameters(scene: Scene) -> Iterator[Case]:
@@ -50,14 +50,12 @@ def _builds(scene: Scene) -> Iterator[Case]:
 
 def _checkpointed(scene: Scene) -> Iterator[Case]:
     """How the script turns checkpointing on: a library's method, flags, or an argument."""
-    model, name = scene.subject.model, str(scene.check.where.get("switch", ""))
-    turn, more = f"model.{name}()", ""
-    if name.endswith("="):
-        turn, more = "", f"{name}{not keywords_of(model)[name[:-1]].default}"
-    elif not callable(getattr(model, name, None)):
-        turn = "\n".join(switched(model, name.split(", ")))
-    case = {"turn": turn, "more": more, "with": more and f", {more}"}
-    return ({**case, "ids": [ids]} for ids in scene.sequences(3))
+    name = scene.check.where.get("switch", "")
+    for switch in switches(scene.subject.model):
+        if switch.name == name:
+            more = ", ".join(f"{key}={value}" for key, value in switch.extra.items())
+            case = {"turn": "\n".join(switch.lines), "more": more, "with": more and f", {more}"}
+            yield from ({**case, "ids": [ids]} for ids in scene.sequences(3))
 
 
 _BACKWARD = """ids, named = torch.tensor($ids), dict(model.named_parameters())

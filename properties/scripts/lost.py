@@ -8,44 +8,32 @@ from collections.abc import Iterator
 from theodolite.fixtures.errors import TheodoliteError
 from theodolite.fixtures.judging.judgement import NotApplicable
 from theodolite.fixtures.judging.tolerances import INITIAL_EXCESS
-from theodolite.fixtures.serving.loss import COUNT, plain_fit
+from theodolite.fixtures.serving.loss import COUNT, cross_entropy_source, due_pairing, plain_fit
 from theodolite.fixtures.subject.convention import keywords_of
 from theodolite.properties.scripts.relation import Case, Relation
 from theodolite.properties.scripts.scene import Scene
 
-_ENTROPY = "torch.nn.functional.cross_entropy"
-_SHIFTS = {
-    "next": "{e}(scores.flatten(0, 1), targets.flatten(){more})",
-    "ids": "{e}(scores[:, :-1].flatten(0, 1), targets[:, 1:].flatten(){more})",
-}
-
 
 def _losses(scene: Scene) -> Iterator[Case]:
-    if scene.loss_pick is None:
+    call, told = scene.loss(), scene.loss("**more")
+    if call is None:
         return
-    declared = scene.subject.declarations.get("targets")
-    keyword = scene.subject.targets
-    library = scene.subject.is_library and keyword == "labels"
-    given = scene.given.replace(f", {keyword}=ids", "")
-    shifts = [str(declared)] if declared else ["ids"] if library else ["next", "ids"]
+    due = due_pairing(scene.subject)
+    shifts = ["next", "ids"] if due is None else [due]
     index = scene.subject.declarations.get("ignore_index")
     for ids in scene.sequences(4):
         for ignored in (-100, -1) if index is None else (index,):
             targets = scene.mixed(len(ids), seed=9)
             short = [*scene.mixed(2, seed=8), *[ignored] * (len(ids) - 2)]
-            plain = [_SHIFTS[shift].format(e=_ENTROPY, more="") for shift in shifts]
-            counted = [
-                _SHIFTS[shift].format(e=_ENTROPY, more=f", ignore_index={ignored}")
-                for shift in shifts
-            ]
+            counted = [cross_entropy_source(shift, ignore_index=ignored) for shift in shifts]
             yield {
                 "ids": [ids],
                 "targets": [targets],
                 "rows": [ids, ids[::-1]],
                 "ragged": [targets, short],
-                "call": f"model({given}, {keyword}=targets){scene.loss_pick}",
-                "told": f"model({given}, {keyword}=targets, **more){scene.loss_pick}",
-                "due": ", ".join(plain),
+                "call": call,
+                "told": told,
+                "due": ", ".join(map(cross_entropy_source, shifts)),
                 "counted": ", ".join(counted),
                 "ignored": ignored,
             }

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
+from theodolite.fixtures.subject.backends import attention_switches
+from theodolite.fixtures.subject.switches import NO_DROPOUT
 from theodolite.properties.scripts.relation import Case, Cases, Relation, same, sequences
-from theodolite.properties.scripts.scene import HOLDERS, Scene, switch
+from theodolite.properties.scripts.scene import Scene
 
 
 def _later(scene: Scene) -> Iterator[Case]:
@@ -51,9 +54,9 @@ def _swapped(scene: Scene) -> Iterator[Case]:
 
 
 def _backends(scene: Scene) -> Iterator[Case]:
-    lines = switch(scene)
-    for ids in scene.sequences(2) if lines else ():
-        yield {"ids": [ids], "switch": "\n".join(lines or ())}
+    for switch in islice(attention_switches(scene.subject.model), 1):
+        for ids in scene.sequences(2) if switch.lines else ():
+            yield {"ids": [ids], "switch": "\n".join(switch.lines)}
 
 
 def _unmoved_by(change: str, says: str, cases: Cases, views: tuple[str, ...] = ()) -> Relation:
@@ -140,11 +143,6 @@ assert moved > least, f"swapping the first two tokens moves the last logits by {
 """,
     _swapped,
 )
-_NO_DROPOUT = f"""{HOLDERS}
-    for name, rate in list(vars(m).items()):
-        if isinstance(rate, float) and (name == "p" or "drop" in name):
-            setattr(m, name, 0.0)
-"""
 PRECISE = _unmoved_by("model.double()", "float32 is far from float64", sequences(1))
 BACKENDS = _unmoved_by(
     "$switch",
@@ -153,7 +151,7 @@ BACKENDS = _unmoved_by(
     views=("sharpened",),
 )
 MODES = _unmoved_by(
-    _NO_DROPOUT + "model.train()", "train mode without dropout gives other logits", sequences(2)
+    NO_DROPOUT + "model.train()", "train mode without dropout gives other logits", sequences(2)
 )
 NEXT_LEARNED = Relation(
     """

@@ -7,7 +7,7 @@ from itertools import islice
 
 from theodolite.fixtures.anatomy.blocks import Block, blocks_of, last_of
 from theodolite.properties.scripts.attended import CALLED
-from theodolite.properties.scripts.relation import INSIDE, Case, Relation, of_cause
+from theodolite.properties.scripts.relation import Case, Relation, of_cause
 from theodolite.properties.scripts.scene import Scene
 
 _RMS = "x.pow(2).mean(-1, keepdim=True)"
@@ -111,7 +111,6 @@ SCALE_FREE = Relation(
 measured, bound = (left - right).abs().max().item(), $NORMED * right.abs().max().item()
 assert measured <= bound, f"ten times the input moves the norm's output by {measured:.3g}\"""",
     _norm,
-    views=INSIDE,
 )
 CENTRES = Relation(
     _NORM
@@ -119,7 +118,6 @@ CENTRES = Relation(
 measured, bound = (rms - rms[:1, :1]).abs().max().item(), $NORMED * rms.abs().median().item()
 assert measured <= bound, f"it is no x / rms(x) * gain: the gain varies by {{measured:.3g}}\"""",
     of_cause("rms-by-deviation")(_norm),
-    views=INSIDE,
 )
 EPSILON = Relation(
     _CENTRED
@@ -128,14 +126,12 @@ wanted = gain * tiny / (tiny.pow(2).mean(-1, keepdim=True) + norm.$eps).sqrt()
 measured, bound = (norm(tiny) - wanted).abs().max().item(), $FADED * wanted.abs().max().item()
 assert measured <= bound, f"eps is not inside the root: tiny inputs are off by {measured:.3g}\"""",
     _norm,
-    views=INSIDE,
 )
 ZEROS = Relation(
     """norm, x = model.get_submodule("$module"), torch.zeros(1, 1, $width)
 bad = (~norm(x).isfinite()).sum().item()
 assert bad == 0, f"{bad} channels of a position that is all zero are not finite\"""",
     of_cause("epsilon-missing")(_part),
-    views=INSIDE,
 )
 GAIN = Relation(
     _CENTRED
@@ -143,17 +139,15 @@ GAIN = Relation(
 measured, bound = min((gain - weight - one).abs().max().item() for one in (0, 1)), $FADED
 assert measured <= bound, f"channels are not multiplied by their gains: off by {measured:.3g}\"""",
     _norm,
-    views=INSIDE,
 )
-NORM_ALONE = Relation(_NORM + _OTHERS.format(f="norm"), _norm, views=INSIDE)
-FEED_ALONE = Relation(_FEED + _OTHERS.format(f="f"), _part, views=INSIDE)
+NORM_ALONE = Relation(_NORM + _OTHERS.format(f="norm"), _norm)
+FEED_ALONE = Relation(_FEED + _OTHERS.format(f="f"), _part)
 BENDS = Relation(
     _FEED
     + "none, once, twice, against = f(0 * x), f(x), f(2 * x), f(-x)\n"
     + _BEND
     + """assert bend > least, f"the feed-forward network is linear, up to {bend:.3g}\"""",
     _part,
-    views=INSIDE,
 )
 TAKES_PART = Relation(
     _FEED
@@ -162,7 +156,6 @@ f.get_parameter("$matrix").data.zero_()
 moved = (f(x) - before).abs().max().item()
 assert moved > 0, "$matrix takes no part: with zeros in its place nothing changes\"""",
     _matrices,
-    views=INSIDE,
     fresh=True,
 )
 GATE_BENDS = Relation(
@@ -177,7 +170,6 @@ none, once, twice, against = outputs
     + _BEND
     + """assert bend > least, f"the activation is not on $matrix, the gate, up to {bend:.3g}\"""",
     _matrices,
-    views=INSIDE,
     fresh=True,
 )
 MEET = Relation(
@@ -192,7 +184,6 @@ both, one, two, none = outputs
 measured, least = (both - one - two + none).abs().max().item(), $LINEAR * both.abs().max().item()
 assert measured > least, "what $one adds is the same without $two: they are not multiplied\"""",
     of_cause("branches-added")(_added),
-    views=INSIDE,
     fresh=True,
 )
 HANDED_ON = Relation(
@@ -204,7 +195,6 @@ logits(torch.tensor($ids))
 measured, bound = (seen["y"] - seen["x"]).abs().max().item(), $EQUAL * seen["x"].abs().max().item()
 assert measured <= bound, f"a block with nothing to say changes the stream by {measured:.3g}\"""",
     _whole_block,
-    views=INSIDE,
     fresh=True,
 )
 ADDED = Relation(
@@ -220,7 +210,6 @@ logits(torch.tensor($ids))
 measured, least = (with_it - seen["y"]).abs().max().item(), $EQUAL * seen["x"].abs().max().item()
 assert measured > least, "what $alive computes does not reach the block's output\"""",
     _block,
-    views=INSIDE,
     fresh=True,
 )
 ONCE = Relation(
@@ -234,7 +223,6 @@ rest = seen["y"] - seen["x"] - sum(seen[name] for name in $parts)
 measured, bound = rest.abs().max().item(), $MULTIPLIER * seen["y"].abs().max().item()
 assert measured <= bound, f"the block is not x plus each branch once: off by {measured:.3g}\"""",
     _whole_block,
-    views=INSIDE,
     fresh=True,
 )
 FINAL_NORM = Relation(
@@ -248,7 +236,6 @@ measured, bound = (logits(ids) - before).abs().max().item(), $MOVED * before.std
 assert measured <= bound, f"no norm before the head: a stream 8 times as large moves {measured:.3g}"
 """,
     _whole_block,
-    views=INSIDE,
     fresh=True,
 )
 IN_ORDER = Relation(
@@ -264,7 +251,6 @@ deaf = [i for i in range(1, len(given)) if not torch.equal(given[i], gave[i - 1]
 assert not deaf, f"blocks {deaf} do not read what the block before gave"
 """,
     _whole_block,
-    views=INSIDE,
     fresh=True,
 )
 RUN_ORDER = Relation(
@@ -276,7 +262,6 @@ logits(torch.tensor($ids))
 assert ran == sorted(ran), f"blocks run in the order {ran}"
 """,
     _whole_block,
-    views=INSIDE,
     fresh=True,
 )
 

@@ -15,9 +15,6 @@ Case = Mapping[str, object]
 Cases = Callable[[Scene], Iterable[Case]]
 """What to try, the smallest first; nothing where the relation does not apply."""
 
-INSIDE = ("sharpened", "as given")
-"""Views for what is looked at inside: sharp attention first."""
-
 
 @dataclass(frozen=True)
 class Relation:

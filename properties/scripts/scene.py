@@ -2,43 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
-from theodolite.fixtures.recording.tensors import reachable_tensors
+from theodolite.fixtures.judging.judgement import NotApplicable
 from theodolite.fixtures.serving.padding import Padding, padding_of
-from theodolite.fixtures.subject.convention import each_layer, find_logits, find_scalar
+from theodolite.fixtures.subject.output import locate_loss
 from theodolite.fixtures.subject.subject import Subject
-from theodolite.fixtures.subject.switches import flags_of
+from theodolite.fixtures.subject.view import Arrangement
 from theodolite.report import Check
 
-_FILLINGS = {
-    "targets": "ids",
-    "positions": "torch.arange(ids.shape[1]).expand(ids.shape)",
-    "row positions": "torch.arange(ids.shape[1])",
-    "start": "0",
-    "none": "None",
-    "causal mask": "torch.ones(2 * ids.shape[1:]).bool().tril()",
-    "inverted causal mask": "~torch.ones(2 * ids.shape[1:]).bool().tril()",
-    "padding mask": "torch.ones_like(ids)",
-}
-
-
-def _filling(meaning: str) -> str:
-    layers = each_layer(meaning)
-    return _FILLINGS[meaning] if layers is None else f"[None] * {layers}"
-
-
 _LENGTHS = (2, 3, 4, 5, 7, 9, 13)
-
-_AMPLIFIED = 200
-"""Factor on the weights of an amplified model: of its square, 4e4, on the product of queries and
-keys, `theodolite.fixtures.subject.view.AMPLIFICATION`, 1e4, is a quarter."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,38 +34,22 @@ class Scene:
 
     # -- calling ---------------------------------------------------------------------------------
 
-    @property
-    def given(self) -> str:
-        """What a call is given, as source: the ids and what is required beside them."""
-        convention = self.subject.convention
-        ids = "ids.t()" if convention.layout == "sequence" else "ids"
-        parts = [ids if convention.ids_keyword is None else f"{convention.ids_keyword}={ids}"]
-        parts += [f"{name}={_filling(meaning)}" for name, meaning in convention.required]
-        if convention.targets is not None:
-            parts.append(f"{convention.targets}=ids")
-        return ", ".join(parts)
-
     @cached_property
     def pick(self) -> str:
         """What takes logits (B, T, V) out of what the model returns, as source behind it."""
         ids = self.subject.random_ids(2)
         output = self.subject.raw(self.subject.model, ids)
-        batch, length = ids.shape
-        shape = (length, batch) if self.subject.convention.layout == "sequence" else (batch, length)
-        found = find_logits(output, shape)
-        assert found is not None
-        end = ".transpose(0, 1)" if self.subject.convention.layout == "sequence" else ""
-        return place_of(output, found) + _reshaped(output, found) + end
+        return self.subject.convention.picked(output, ids)
 
-    @cached_property
-    def loss_pick(self) -> str | None:
-        """What takes the loss out of what the model returns for targets; None if it has none."""
-        if self.subject.targets is None:
+    def loss(self, *more: str) -> str | None:
+        """The loss for `targets`, given `more` besides, as source; None if it returns none."""
+        keyword = self.subject.targets
+        if keyword is None:
             return None
         ids = self.subject.random_ids(2)
-        output = self.subject.raw(self.subject.model, ids, {self.subject.targets: ids})
-        loss = find_scalar(output)
-        return None if loss is None else place_of(output, loss)
+        place = locate_loss(self.subject.raw(self.subject.model, ids, {keyword: ids}))
+        call = self.subject.convention.source(f"{keyword}=targets", *more, without=keyword)
+        return None if place is None else call + place.source()
 
     @cached_property
     def padding(self) -> Padding | None:
@@ -164,112 +125,9 @@ class Scene:
         return (token + 1) % self.subject.vocabulary
 
 
-def place_of(output: Any, wanted: Tensor) -> str:
-    """Where in what a model returned a tensor stands, as source behind the call."""
-    if isinstance(output, Tensor):
-        return ""
-    ways: list[tuple[str, Any]] = []
-    if hasattr(output, "__dict__") or hasattr(output, "_fields"):
-        named: Mapping[str, Any] = getattr(output, "__dict__", {})
-        names = [*named, *getattr(output, "_fields", ())]
-        ways += [(f".{name}", getattr(output, name, None)) for name in names if name.isidentifier()]
-    if isinstance(output, Mapping):
-        ways += [(f"[{name!r}]", value) for name, value in output.items()]
-    elif isinstance(output, (tuple, list)):
-        ways += [(f"[{index}]", value) for index, value in enumerate(output)]
-    for way, value in ways:
-        if isinstance(value, Tensor) and value.data_ptr() == wanted.data_ptr():
-            return way
-    return ""
-
-
-def _reshaped(output: Any, found: Tensor) -> str:
-    """What brings logits of another layout to (B, T, V), as source."""
-    for tensor in reachable_tensors(output):
-        if tensor.data_ptr() != found.data_ptr():
-            continue
-        if tensor.shape == found.shape:
-            return ""
-        if tensor.ndim == 2:
-            return ".reshape(*ids.shape, -1)"
-        if tensor.transpose(1, 2).shape == found.shape:
-            return ".transpose(1, 2)"
-        return ".transpose(0, 1)"
-    return ""
-
-
-def arrangement(scene: Scene, view: str) -> tuple[list[str], list[str], str] | None:
-    """How a script brings a model into a view of the subject.
-
-    Returns:
-        Lines after the model was built, lines before each call, further arguments of each call;
-        None where the subject has no such view.
-    """
-    fixed = any(not p.requires_grad for p in scene.subject.model.parameters())
-    factor = f"{_AMPLIFIED} * " if view == "amplified" else ""
-    half = scene.subject.dtype in (torch.float16, torch.bfloat16)
-    learned = (
-        "filter(lambda p: p.requires_grad, model.parameters())" if fixed else "model.parameters()"
-    )
-    sharp = [
-        f"for p in {learned}:  # larger weights: fresh ones attend almost evenly",
-        f"    scale, kept = ({factor}p.shape[-1] ** -0.5, 0) if p.ndim > 1 else (0.1, p.data)",
-        "    p.data = kept + scale * torch.randn_like(p)",
-    ]
-    if half:
-        sharp.insert(0, "model.float()")
-    makers: dict[str, Callable[[], tuple[list[str], list[str], str]]] = {
-        "as given": lambda: ([], [], ""),
-        "sharpened": lambda: (sharp, [], ""),
-        "amplified": lambda: (sharp, [], ""),
-        "other backend": lambda: ([*sharp, *(switch(scene) or ())], [], ""),
-        "train mode": lambda: (
-            ["model.train()"],
-            ["torch.manual_seed(0)  # the same dropout in every call"],
-            "",
-        ),
-        "all-ones mask": lambda: (
-            sharp,
-            [],
-            f", {scene.padding.keyword}={scene.mask([[True]])}.expand(ids.shape)"
-            if scene.padding
-            else "",
-        ),
-    }
-    if view == "all-ones mask" and scene.padding is None:
+def arrangement(scene: Scene, view: str) -> Arrangement | None:
+    """How a script brings a model into a view of the subject; None where it has no such view."""
+    try:
+        return scene.subject.views(view).arrangement
+    except NotApplicable:
         return None
-    if view == "other backend" and switch(scene) is None:
-        return None
-    return makers[view]()
-
-
-def switch(scene: Scene) -> list[str] | None:
-    """Lines that switch the model to another implementation of its attention, or None."""
-    model: Any = scene.subject.model
-    if hasattr(model, "set_attn_implementation"):
-        current = getattr(model.config, "_attn_implementation", None)
-        other = "sdpa" if current == "eager" else "eager"
-        return [f"model.set_attn_implementation({other!r})"]
-    return switched(model, ("flash", "sdpa", "fused")) or None
-
-
-def switched(model: nn.Module, words: Collection[str]) -> list[str]:
-    """Lines that turn every flag with one of `words` in its name; none where it has no such flag.
-
-    Flags of modules, and of the configuration that they keep as `config`.
-    """
-    modules = list(model.modules())
-    holders = {id(each) for m in modules for each in (m, getattr(m, "config", m))}
-    found = {
-        name: not getattr(holder, name)
-        for holder, name in flags_of(model, words)
-        if id(holder) in holders and not isinstance(holder, dict)
-    }
-    return [
-        f"{HOLDERS}\n    if hasattr(m, {name!r}):\n        m.{name} = {value}"
-        for name, value in found.items()
-    ]
-
-
-HOLDERS = 'for m in [h for m in model.modules() for h in (m, getattr(m, "config", m))]:'
-"""Every module, and the configuration that it keeps."""

@@ -9,8 +9,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from theodolite.fixtures.errors import Unknown
+from theodolite.fixtures.loading.names import Unwritable
 from theodolite.fixtures.subject.subject import Subject
-from theodolite.properties.scripts.construction import Construction, Unwritable, constructions
+from theodolite.properties.scripts.construction import Construction, constructions
 from theodolite.properties.scripts.folder import ScriptFolder
 from theodolite.properties.scripts.relation import Relation
 from theodolite.properties.scripts.relations import RELATIONS
@@ -62,11 +64,11 @@ def write_scripts(subject: Subject, report: Report, folder: Path) -> Report:
             if check.outcome != "failed":
                 checks.append(check)
                 continue
-            found: Script | str = (
-                why if construction is None else _script(subject, check, construction)
+            found: Script | Unknown = (
+                Unknown(why) if construction is None else _script(subject, check, construction)
             )
-            if isinstance(found, str):
-                checks.append(replace(check, no_script=found))
+            if isinstance(found, Unknown):
+                checks.append(replace(check, no_script=found.reason))
                 continue
             file = own.write(f"{check.id}.py", found.text)
             checks.append(replace(check, script=str(file)))
@@ -89,11 +91,11 @@ def _construction(subject: Subject) -> tuple[Construction | None, str]:
     return None, why
 
 
-def _script(subject: Subject, check: Check, construction: Construction) -> Script | str:
+def _script(subject: Subject, check: Check, construction: Construction) -> Script | Unknown:
     """A script for one check: of the relations and views that show it, the first clear one."""
     relations = RELATIONS.get(check.id)
     if not relations:
-        return "what it measures cannot be shown in a few lines"
+        return Unknown("what it measures cannot be shown in a few lines")
     scene = Scene(subject, check, construction.expression)
     doubtful: Script | None = None
     for relation in relations:
@@ -102,14 +104,14 @@ def _script(subject: Subject, check: Check, construction: Construction) -> Scrip
             if found is not None and found.clear:
                 return found
             doubtful = doubtful or found
-    return doubtful or "a script of a few lines did not show it"
+    return doubtful or Unknown("a script of a few lines did not show it")
 
 
 def _views(relation: Relation, check: Check) -> list[str]:
     if relation.views:
         return list(relation.views)
     failing = str(check.where.get("view") or check.view or "as given")
-    return list(dict.fromkeys((failing, "sharpened")))
+    return list(dict.fromkeys((failing, "sharpened", "as given")))
 
 
 def _smallest(
@@ -119,17 +121,17 @@ def _smallest(
     arranged = arrangement(scene, view)
     if arranged is None:
         return None
-    after, before, more = arranged
     mode = [] if relation.gradient else ["torch.set_grad_enabled(False)"]
-    model = ["torch.manual_seed(0)", f"model = {construction.expression}.eval()", *after]
-    call = [
+    model = ["torch.manual_seed(0)", f"model = {construction.expression}.eval()", *arranged.after]
+    call = scene.subject.convention.source(arranged.given, "**more")
+    function = [
         "",
         "def logits(ids, **more):",
-        *(f"    {line}" for line in before),
-        f"    return model({scene.given}{more}, **more){scene.pick}",
+        *(f"    {line}" for line in arranged.before),
+        f"    return {call}{scene.pick}",
         "",
     ]
-    beginning = _beginning(construction, [*mode, *model, *call], list(relation.imports))
+    beginning = _beginning(construction, [*mode, *model, *function], list(relation.imports))
     doubtful: Script | None = None
     for body, outcome in _outcomes(scene, relation, beginning):
         if not outcome.shown:
