@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from theodolite.fixtures.loading.settings import write_settings
@@ -23,6 +24,7 @@ class Audit:
         settings: Keyword arguments for building it.
         declare: What is declared of it.
         as_configured: Whether it is built at the size of its own defaults.
+        weights: The file that its weights are taken from, or None.
         time_limit: Seconds that a forward may take.
         budget: What the audit may cost.
         explore: Whether fresh examples are drawn.
@@ -32,6 +34,7 @@ class Audit:
     settings: Mapping[str, Any] = field(default_factory=dict)
     declare: Mapping[str, Any] = field(default_factory=dict)
     as_configured: bool = False
+    weights: str | Path | None = None
     time_limit: float = LIMIT
     budget: str = BUDGET
     explore: bool = False
@@ -56,6 +59,7 @@ class Audit:
         for option, pairs in (("--set", self.settings), ("--declare", self.declare)):
             words += [word for pair in write_settings(pairs) for word in (option, pair)]
         words += ["--as-configured"] * self.as_configured
+        words += [] if self.weights is None else ["--weights", str(self.weights)]
         words += ["--time-limit", f"{self.time_limit:g}"] * (self.time_limit != LIMIT)
         words += ["--budget", self.budget] * (self.budget != BUDGET)
         words += ["--explore"] * self.explore
@@ -69,6 +73,7 @@ class Audit:
             "settings": dict(self.settings),
             "declare": dict(self.declare),
             "as_configured": self.as_configured,
+            "weights": None if self.weights is None else str(self.weights),
             "time_limit": None if self.time_limit == LIMIT else self.time_limit,
             "budget": None if self.budget == BUDGET else self.budget,
             "explore": self.explore,

@@ -115,7 +115,10 @@ class Findings:
             says = f"{missing} of {len(names)} never ran"
             return Check(check, (), self.items[names[0]].component, "error", says)
         merged = Check.merge(results, reproduce=self._audit.again([check]))
-        return replace(merged, **self.scripts.get(check, {}))
+        written = self.scripts.get(check, {})
+        return replace(
+            merged, script=written.get("script", ""), no_script=written.get("no_script", "")
+        )
 
     def _take_subject(self, event: Event) -> None:
         self.subject, self.weights = event["name"], event["weights"]

@@ -93,6 +93,7 @@ def audit(
         settings or {},
         declare or {},
         as_configured=as_configured,
+        weights=weights,
         time_limit=time_limit,
         budget=budget,
         explore=explore,

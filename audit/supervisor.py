@@ -226,15 +226,15 @@ class Supervisor:
         def note(number: int, _frame: FrameType | None) -> None:
             self.interrupted = number
 
-        before: dict[int, Any] = {}
+        before: dict[signal.Signals, Any] = {}
         with contextlib.suppress(ValueError):  # only the main thread may
-            for number in (signal.SIGINT, signal.SIGTERM):
-                before[number] = signal.signal(number, note)
+            for each in (signal.SIGINT, signal.SIGTERM):
+                before[each] = signal.signal(each, note)
         try:
             yield
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            for each, handler in before.items():
+                signal.signal(each, handler)
 
 
 def _end(worker: subprocess.Popen[bytes]) -> None:

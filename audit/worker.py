@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def main(folder: Path) -> None:
     """Do the job that stands in `folder`, and end the process."""
     _end_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor's to handle
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # sent by nobody but the subject
     job = Job.load(folder)
     sys.path[:] = job.path
     os.chdir(job.folder)

@@ -2,13 +2,16 @@
 
 import subprocess
 import sys
+from dataclasses import fields
 
 import pytest
 
+from theodolite.arguments import Parser
 from theodolite.command_line import Audit
 from theodolite.findings import Findings
 from theodolite.journal import Reader, Writer
 from theodolite.report import Check, Report
+from theodolite.subject_arguments import add_subject_arguments, subject_of
 
 
 def checks(**outcomes):
@@ -95,3 +98,12 @@ def test_the_supervisor_never_imports_torch():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_all_that_names_a_subject_is_part_of_the_audit_that_is_handed_on():
+    known = {field.name for field in fields(Audit)}
+    parser = Parser()
+    add_subject_arguments(parser)
+    named = subject_of(parser.parse_args(["model.py:GPT", "--weights", "weights.pt"]))
+    assert set(named) <= known
+    assert "--weights weights.pt" in Audit(**named).again()

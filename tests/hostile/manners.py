@@ -164,14 +164,18 @@ KINDS = {
 MODELS = {
     "meta": ("model.to('meta')", {3}, ""),
     "lazy": ("nn.Sequential(model, nn.LazyLinear(29))", {0, 1, 3, 4}, ""),
-    "traced": ("torch.jit.trace(model.eval(), torch.zeros(2, 9, dtype=torch.long))", {1, 3, 4}, ""),
+    "traced": (
+        "torch.jit.trace(model.eval(), torch.zeros(2, 9, dtype=torch.long))",
+        {0, 1, 3, 4},
+        "",
+    ),
     "parametrised": (
         "torch.nn.utils.parametrizations.weight_norm(model.head) and model",
         {0, 1, 4},
         "",
     ),
     "data_parallel": ("nn.DataParallel(model)", {0, 1, 4}, ""),
-    "inference_weights": ("torch.inference_mode()(Small)()", {1, 3, 4}, ""),
+    "inference_weights": ("torch.inference_mode()(Small)()", {3}, "inference_mode"),
     "a_list": ("[1, 2]", {3}, "not a torch.nn.Module"),
 }
 
