@@ -162,7 +162,7 @@ def test_the_command_is_green_for_a_hazard_and_red_if_strict(tmp_path):
 
     def status(*more):
         return subprocess.run(
-            [*command, *more], cwd=tmp_path, check=False, capture_output=True, timeout=100
+            [*command, *more], cwd=tmp_path, check=False, capture_output=True, timeout=600
         ).returncode
 
     assert status() == 0
