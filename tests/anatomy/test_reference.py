@@ -1,14 +1,11 @@
 """The reference in its styles, and a model written by hand, read like any other."""
 
-from pathlib import Path
-
 import pytest
 
 from theodolite.fixtures.anatomy.measure import anatomy_of
 from theodolite.fixtures.subject.subject import Subject
+from theodolite.properties.mutants.hosts import TextHost
 from theodolite.reference import GPT, GPTConfig, config, parameter_count
-
-BY_HAND = Path(__file__).parents[1] / "audit" / "models" / "by_hand.py"
 
 
 def anatomy_with(**choices):
@@ -92,9 +89,9 @@ def test_fused_and_explicit_attention_look_the_same():
 
 
 @pytest.mark.parametrize("experts", [0, 4])
-def test_a_model_written_by_hand(experts):
+def test_a_model_written_by_hand(experts, tmp_path):
     settings = {"config.n_expert": experts} if experts else {}
-    anatomy = anatomy_of(Subject.load(f"{BY_HAND}:Model", settings=settings))
+    anatomy = anatomy_of(Subject.load(TextHost("by_hand").write(tmp_path), settings=settings))
     (layer, *_), (part, *_) = anatomy.attention, anatomy.feed_forward
     assert (anatomy.layers, anatomy.positions, anatomy.tied) == (2, "rotary", False)
     assert (layer.heads, layer.kv_heads, layer.kv_order) == (6, 2, "grouped")
