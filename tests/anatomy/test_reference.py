@@ -1,6 +1,5 @@
 """The reference in its styles, and a model written by hand, read like any other."""
 
-
 import pytest
 
 from theodolite.fixtures.anatomy.measure import anatomy_of
