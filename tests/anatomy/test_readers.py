@@ -166,7 +166,7 @@ def test_what_stands_still_has_no_rotation_and_what_drifts_has_a_sentence():
     still = torch.randn(3, 1, 8).expand(-1, 20, -1)
     assert read_rotation(still) is None
     drifting = still + torch.randn(8) * torch.arange(20)[:, None]
-    assert "not by a rotation" in read_rotation(drifting)
+    assert "not by a rotation" in read_rotation(drifting).reason
 
 
 # -- sight -------------------------------------------------------------------------------------

@@ -354,3 +354,9 @@ def test_a_property_of_a_configuration_is_left_to_it(write, logits_shape):
     loaded = load(f"{write(config + source)}:Model")
     assert logits_shape(loaded.model) == (3, 7, 97)
     assert loaded.model.head.bias is not None
+
+
+def test_a_class_for_a_default_is_made(write, logits_shape):
+    source = CONFIGURED.replace("(self, config)", "(self, config=Config)")
+    loaded = load(f"{write(CONFIGS['dataclass'].replace('= 50257', '= -1') + source)}:Model")
+    assert logits_shape(loaded.model) == (3, 7, 97)
