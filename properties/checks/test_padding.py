@@ -84,8 +84,9 @@ def _judge_positions_beside(view: View, ids: Tensor, masked: Tensor) -> None:
     room = (view.subject.longest or view.length + 1) > view.length
     counted = torch.arange(view.length, device=view.subject.device).expand(ids.shape)
     for first in (1, -1) if room else ():
+        given: dict[str, Any] = {keyword: counted + first}
         try:
-            moved = view.logits(ids, **{keyword: counted + first})
+            moved = view.logits(ids, **given)
         except SubjectError:
             continue
         require(
