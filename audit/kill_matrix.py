@@ -1,15 +1,9 @@
-"""What the trials of known faults come to, in numbers and as a page (docs/kill-matrix.md).
-
-python -m theodolite.kill_matrix mutants.json > docs/kill-matrix.md
-"""
+"""What the trials of known faults come to, in numbers and as a page (docs/kill-matrix.md)."""
 
 from __future__ import annotations
 
-import json
-import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from theodolite.diagnosis import accused
@@ -17,8 +11,8 @@ from theodolite.held_out import held_out
 
 _HEAD = """# The kill matrix
 
-Known faults, each put into known-good models and audited; made by `theodolite mutants --json`
-and `python -m theodolite.kill_matrix`, do not edit. A fault is *caught* if a check fails, and
+Known faults, each put into known-good models and audited; made by `tox -e docs` from the trials
+of `theodolite mutants --json`, do not edit. A fault is *caught* if a check fails, and
 *named* if a check that fails accuses the component that is at fault. A change that is no fault
 (*equivalent*) must pass, and so must every model without a fault.
 """
@@ -162,7 +156,3 @@ def _check_rows(document: Mapping[str, Any]) -> Iterable[Sequence[str]]:
 def _table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     lines = [heading, ["---"] * len(heading), *rows]
     return [*("| " + " | ".join(line) + " |" for line in lines), ""]
-
-
-if __name__ == "__main__":
-    print(page(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))), end="")  # noqa: T201

@@ -1,23 +1,24 @@
 """What the trials of known faults taught: kept in `known_faults.json`, read by every diagnosis.
 
 theodolite mutants --json mutants.json
-python -m theodolite.knowledge mutants.json > audit/known_faults.json
+python docs/regenerate.py --trials mutants.json
+
+The file keeps every trial, so that docs/kill-matrix.md is made of it, too; a diagnosis learns from
+those of faults that some check caught.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 from theodolite.diagnosis import PASSED, Diagnostician, Fault, Trial
 
 FILE = "known_faults.json"
-SCHEMA = "theodolite-known-faults/1"
+SCHEMA = "theodolite-known-faults/2"
 
 
 @cache
@@ -40,49 +41,58 @@ def _document() -> dict[str, Any]:
     return document
 
 
+def known_trials() -> dict[str, Any]:
+    """The trials of `known_faults.json`, as a document that `theodolite mutants --json` writes."""
+    return expanded(_document())
+
+
 def faults_of(document: Mapping[str, Any]) -> list[Fault]:
-    """The faults of a digest."""
-    return [Fault(**fault) for fault in document["faults"]]
+    """The faults of a digest that some check caught."""
+    caught = {trial["fault"] for trial in document["trials"] if trial["failed"]}
+    return [
+        Fault(fault["name"], fault["component"], fault["sentence"])
+        for fault in document["faults"]
+        if fault["equivalent"] is None and fault["name"] in caught
+    ]
 
 
 def trials_of(document: Mapping[str, Any]) -> list[Trial]:
-    """The trials of a digest."""
+    """The trials of a digest in which a check caught a fault."""
+    known = {fault.name for fault in faults_of(document)}
     return [
         Trial(
             trial["fault"],
             trial["host"],
-            {
-                check: trial["failed"].get(check, PASSED)
-                for check in document["checks"]
-                if check not in trial["absent"]
-            },
+            {check: trial["failed"].get(check, PASSED) for check in _judged(document, trial)},
         )
         for trial in document["trials"]
+        if trial["fault"] in known and trial["failed"]
     ]
 
 
 def digest(document: Mapping[str, Any]) -> dict[str, Any]:
-    """What is worth keeping of a document that `theodolite mutants --json` wrote.
-
-    Changes that are no fault and faults that no check caught are left out.
-    """
-    faults = {mutant["name"]: mutant for mutant in document["mutants"] if not mutant["equivalent"]}
-    trials = [t for t in document["trials"] if t["mutant"] in faults and any(t["checks"].values())]
+    """What is worth keeping of a document that `theodolite mutants --json` wrote."""
+    trials = document["trials"]
     checks = sorted({check for trial in trials for check in trial["checks"]})
-    tried = {trial["mutant"] for trial in trials}
     return {
         "schema": SCHEMA,
         "version": document["version"],
+        "hosts": list(document["hosts"]),
         "checks": checks,
         "faults": [
-            {"name": name, "component": mutant["component"], "sentence": mutant["fault"]}
-            for name, mutant in faults.items()
-            if name in tried
+            {
+                "name": mutant["name"],
+                "component": mutant["component"],
+                "sentence": mutant["fault"],
+                "equivalent": mutant["equivalent"],
+            }
+            for mutant in document["mutants"]
         ],
         "trials": [
             {
                 "fault": trial["mutant"],
                 "host": trial["host"],
+                "verdict": trial["verdict"],
                 "failed": {check: said for check, said in trial["checks"].items() if said},
                 "absent": [check for check in checks if check not in trial["checks"]],
             }
@@ -91,7 +101,49 @@ def digest(document: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _as_lines(document: Mapping[str, Any]) -> str:
+def expanded(kept: Mapping[str, Any]) -> dict[str, Any]:
+    """The document that a digest was made of, without what it does not keep."""
+    return {
+        "version": kept["version"],
+        "hosts": list(kept["hosts"]),
+        "mutants": [{**fault, "fault": fault["sentence"]} for fault in kept["faults"]],
+        "trials": [
+            {
+                "mutant": trial["fault"],
+                "host": trial["host"],
+                "verdict": trial["verdict"],
+                "checks": {
+                    check: trial["failed"].get(check, PASSED) for check in _judged(kept, trial)
+                },
+            }
+            for trial in kept["trials"]
+        ],
+    }
+
+
+def updated(known: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
+    """`known` with the trials of a document beside it, which replace those of the same pairs.
+
+    Faults and hosts that the document does not know, though all are planned in it, are kept; the
+    faults that there are no more are left out by whoever knows them (see docs/regenerate.py).
+    """
+    tried = {(trial["mutant"], trial["host"]) for trial in document["trials"]}
+    kept = [t for t in known["trials"] if (t["mutant"], t["host"]) not in tried]
+    described = {each["name"]: each for each in [*known["mutants"], *document["mutants"]]}
+    return {
+        "version": document["version"],
+        "hosts": list(dict.fromkeys([*known["hosts"], *document["hosts"]])),
+        "mutants": list(described.values()),
+        "trials": [*kept, *document["trials"]],
+    }
+
+
+def _judged(kept: Mapping[str, Any], trial: Mapping[str, Any]) -> list[str]:
+    absent = set(trial["absent"])
+    return [check for check in kept["checks"] if check not in absent]
+
+
+def as_lines(document: Mapping[str, Any]) -> str:
     """JSON with one fault and one trial a line, so that a change of one shows as one."""
     parts = []
     for key, value in document.items():
@@ -101,8 +153,3 @@ def _as_lines(document: Mapping[str, Any]) -> str:
         else:
             parts.append(f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}")
     return "{\n" + ",\n".join(parts) + "\n}\n"
-
-
-if __name__ == "__main__":
-    read = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    sys.stdout.write(_as_lines(digest(read)))

@@ -1,7 +1,9 @@
 """Make every generated page again; exit with 1 where one was stale.
 
 python docs/regenerate.py
-python docs/regenerate.py --zoo zoo.jsonl --mutation results.json    # with what new runs left
+python docs/regenerate.py --zoo zoo.jsonl --trials mutants.json --mutation results.json
+
+The second takes in what new runs left: a trial that was run again replaces the earlier one.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ from typing import Any
 
 from pages import mutation, zoo
 
+from theodolite import kill_matrix, knowledge
 from theodolite.properties import ledger
+from theodolite.properties.mutants import load_mutants
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -23,6 +27,7 @@ else:
     import tomli as tomllib
 
 DOCS = Path(__file__).parent
+KNOWN = DOCS.parent / "audit" / knowledge.FILE
 MUTATION = DOCS.parent / "tests" / "mutation"
 
 
@@ -43,6 +48,7 @@ def _mutation() -> str:
 
 PAGES: dict[str, Callable[[], str]] = {
     "claims.md": ledger.render_markdown,
+    "kill-matrix.md": lambda: kill_matrix.page(knowledge.known_trials()),
     "mutation.md": _mutation,
     "zoo.md": _zoo,
 }
@@ -58,13 +64,19 @@ def stale() -> dict[str, str]:
     }
 
 
-def take_in(zoo_run: Path | None, mutation_run: Path | None) -> None:
-    """Keep in docs/data what a run of the zoo, or of the mutation tool, left."""
+def take_in(zoo_run: Path | None, trials_run: Path | None, mutation_run: Path | None) -> None:
+    """Keep what runs of the zoo, of known faults, and of the mutation tool left."""
     if zoo_run is not None:
         reports = map(json.loads, _text(zoo_run).splitlines())
         lines = (zoo.line_of(report, report["package"], report["name"]) for report in reports)
         text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
         (DOCS / "data" / "zoo.jsonl").write_text(text, encoding="utf-8")
+    if trials_run is not None:
+        document = knowledge.updated(knowledge.known_trials(), json.loads(_text(trials_run)))
+        there = {None, *(mutant.name for mutant in load_mutants())}
+        document["trials"] = [t for t in document["trials"] if t["mutant"] in there]
+        document["mutants"] = [m for m in document["mutants"] if m["name"] in there]
+        KNOWN.write_text(knowledge.as_lines(knowledge.digest(document)), encoding="utf-8")
     if mutation_run is not None:
         results = json.loads(_text(mutation_run))
         text = json.dumps(results, indent=1, ensure_ascii=False) + "\n"
@@ -75,9 +87,10 @@ def main() -> int:
     """Write what is stale, and say so."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--zoo", type=Path, help="what THEODOLITE_ZOO=FILE tox -e zoo left")
+    parser.add_argument("--trials", type=Path, help="what theodolite mutants --json FILE left")
     parser.add_argument("--mutation", type=Path, help="results.json of tox -e mutation")
     given = parser.parse_args()
-    take_in(given.zoo, given.mutation)
+    take_in(given.zoo, given.trials, given.mutation)
     found = stale()
     for name, text in found.items():
         (DOCS / name).write_text(text, encoding="utf-8")

@@ -64,7 +64,7 @@ def _sink_of_factor(inside: Forward, call: AttentionCall) -> Tensor | None:
     batch, heads, length, width = output.shape
     for part in inside.within(call.module):
         given = part.given
-        if given is None or given.numel() != output.numel() or any(part.module.children()):
+        if given is None or given.numel() != output.numel() or not part.is_leaf:
             continue
         got = given.double().reshape(batch, length, heads, width).transpose(1, 2)
         factor = (got * output).sum(-1) / output.square().sum(-1)  # (B, H, T)

@@ -193,6 +193,13 @@ def test_sinks_caps_and_normalised_queries_are_seen(load):
     assert anatomy_of(load("hf:llama")).of_all_layers("qk_norm") is False
 
 
+def test_a_rotation_that_a_norm_follows_is_read_before_the_norm(load):
+    anatomy = anatomy_of(load("hf:hunyuan_v1_dense"))
+    assert anatomy.of_all_layers("qk_norm") is True
+    for layer in anatomy.attention:
+        assert layer.rotary.base == pytest.approx(10_000, rel=1e-3)
+
+
 def test_alibi_shows_the_slope_of_each_head(load):
     slopes = anatomy_of(load("hf:bloom", n_head=8, hidden_size=64)).attention[0].slopes
     assert slopes == pytest.approx([2.0 ** -(h + 1) for h in range(8)], rel=1e-3)

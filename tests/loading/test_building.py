@@ -340,3 +340,17 @@ def test_a_mapping_of_a_library_is_a_mapping(write, logits_shape):
     )
     loaded = load(f"{write(source)}:Model")
     assert logits_shape(loaded.model) == (3, 7, 97)
+
+
+def test_a_property_of_a_configuration_is_left_to_it(write, logits_shape):
+    config = (
+        "class Config:\n    bias = False\n"
+        "    def __init__(self, vocab_size, block_size, **kwargs):\n"
+        "        self.vocab_size, self.block_size = vocab_size, block_size\n"
+        "        for name, value in kwargs.items():\n            setattr(self, name, value)\n"
+        "    @property\n    def use_bias(self):\n        return True\n"
+    )
+    source = CONFIGURED.replace("bias=config.bias", "bias=config.use_bias")
+    loaded = load(f"{write(config + source)}:Model")
+    assert logits_shape(loaded.model) == (3, 7, 97)
+    assert loaded.model.head.bias is not None

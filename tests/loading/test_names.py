@@ -20,6 +20,8 @@ from .sources import CONFIGURED, MODEL, PARTS
         ("feed_forward_scaling", "ff_factor"),
         ("masking_minus_inf", "hidden_score"),
         ("tokenizer_vocab_len", "vocabulary"),
+        ("vocab_size_dec", "vocabulary"),
+        ("embedded_dim", "width"),
         ("use_lora", "flag"),
         ("is_causal", "wanted"),
         ("use_rope", "wanted"),

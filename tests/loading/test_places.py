@@ -28,6 +28,34 @@ def test_what_a_model_imports_when_it_runs_is_still_found(write):
     assert subject.run(subject.model, subject.random_ids(2)).shape[-1] == 97
 
 
+def test_a_path_may_be_relative_to_any_folder_above(write, logits_shape):
+    write("A project.\n", "README.md")
+    write("11", "sizes/small.txt")
+    read = "SIZE = int(open('sizes/small.txt').read())\n"
+    path = write(f"{read}{MODEL}{BUILD}", "source/models/model.py")
+    assert logits_shape(load(f"{path}:build").model) == (3, 7, 11)
+
+
+def test_a_module_is_an_attribute_of_its_package(write, logits_shape):
+    write("", "package/__init__.py")
+    path = write(
+        "import package\nimport a_trainer_that_nobody_has\n"
+        + MODEL.replace("nn.Linear(d_model", "package.model.nn.Linear(d_model")
+        + "\nModel(11).train_it()\n",
+        "package/model.py",
+    )
+    assert logits_shape(load(f"{path}:Model").model) == (3, 7, 97)
+
+
+@pytest.mark.parametrize("imported", ["from . import sizes", "from package import sizes"])
+def test_a_module_of_the_package_that_cannot_be_imported_is_taken(imported, write, logits_shape):
+    write("", "package/__init__.py")
+    write("from a_checker_that_nobody_has import Int\nSIZE: Int[3] = 11\n", "package/sizes.py")
+    build = BUILD.replace("SIZE", "sizes.SIZE")
+    path = write(f"{imported}\n{MODEL}{build}", "package/model.py")
+    assert logits_shape(load(f"{path}:build").model) == (3, 7, 11)
+
+
 def notebook(*cells):
     return json.dumps(
         {"cells": [{"cell_type": kind, "source": text.splitlines(True)} for kind, text in cells]}

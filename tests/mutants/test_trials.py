@@ -106,7 +106,7 @@ def test_every_change_of_a_text_belongs_to_a_fault():
 
 
 DESIGNS = {"sinks-as-a-factor"}
-"""Changes of texts that are no faults to the checks that look inside (see test_designs.py)."""
+"""Changes of texts that are no faults to the checks that look inside (see test_texts.py)."""
 
 
 def test_a_fault_of_each_component_that_is_changed_in_a_text_is_tried_in_every_run():
