@@ -85,8 +85,9 @@ def _conclusion(report: Report) -> Text:
         f"{summary['not_applicable']} not applicable"
     )
     if summary["hazards"]:
-        text.append(f", {summary['hazards']} of them hazards" if report.strict else "")
-        text.append("" if report.strict else f", {summary['hazards']} hazards (see --strict)")
+        hazards = f"hazard{'s' if summary['hazards'] > 1 else ''}"
+        said = f"of them {hazards}" if report.strict else f"{hazards} (see --strict)"
+        text.append(f", {summary['hazards']} {said}")
     if summary["expected_failures"]:
         text.append(f", {summary['expected_failures']} failed as expected")
     if summary["errors"]:
