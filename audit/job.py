@@ -31,7 +31,7 @@ class Job:
         fail_fast: As for `theodolite.audit`.
         strict: As for `theodolite.audit`.
         scripts: Folder into which the failures' scripts are written, or None.
-        memory_limit: GiB that it may use; None for what `theodolite.allowance` derives.
+        memory_limit: GiB that it may use; None for what `theodolite.memory_limit` derives.
         folder: Working directory of the subject.
         path: Where modules are looked for.
     """

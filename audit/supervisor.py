@@ -24,11 +24,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from theodolite.allowance import allowed, free_memory, resident
-from theodolite.endings import Ending, ending_of, of_memory
 from theodolite.findings import Event, Findings
 from theodolite.job import JOURNAL, LAST_WORDS, TRACES, Job
 from theodolite.journal import Reader, Writer
+from theodolite.memory_limit import allowed, free_memory, resident
+from theodolite.process_endings import Ending, ending_of, of_memory
 
 _TICK = 0.05
 """Seconds between two looks at a worker."""

@@ -86,8 +86,8 @@ def _conclusion(report: Report) -> Text:
     )
     if summary["hazards"]:
         hazards = f"hazard{'s' if summary['hazards'] > 1 else ''}"
-        said = f"of them {hazards}" if report.strict else f"{hazards} (see --strict)"
-        text.append(f", {summary['hazards']} {said}")
+        of_them = f"of them {hazards}" if report.strict else f"{hazards} (see --strict)"
+        text.append(f", {summary['hazards']} {of_them}")
     if summary["expected_failures"]:
         text.append(f", {summary['expected_failures']} failed as expected")
     if summary["errors"]:

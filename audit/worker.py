@@ -18,10 +18,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from theodolite.allowance import allowed, free_memory, restrict
 from theodolite.findings import Event, Findings
 from theodolite.job import JOURNAL, TRACES, Job
 from theodolite.journal import Reader, Writer
+from theodolite.memory_limit import allowed, free_memory, restrict
 
 if TYPE_CHECKING:
     from theodolite.fixtures.subject.subject import Subject
@@ -63,8 +63,8 @@ class _Worker:
 
     def work(self, traces: TextIO) -> None:
         from theodolite.fixtures.judging.wording import words_of
-        from theodolite.fixtures.source.answering import alone
         from theodolite.fixtures.source.limits import ending_process
+        from theodolite.fixtures.source.stray_exceptions import alone
 
         with alone(), ending_process(traces):
             with self._refusing():

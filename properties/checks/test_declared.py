@@ -14,8 +14,8 @@ from typing import Any
 
 from theodolite.fixtures.anatomy.attention import AttentionAnatomy
 from theodolite.fixtures.anatomy.measure import Anatomy, anatomy_of
+from theodolite.fixtures.anatomy.rotated_scores import is_scaled_with_length
 from theodolite.fixtures.anatomy.sight import sight_over
-from theodolite.fixtures.anatomy.turned import is_scaled_with_length
 from theodolite.fixtures.errors import Unknown
 from theodolite.fixtures.judging.judgement import judge, not_applicable, require
 from theodolite.fixtures.subject.declarations import expanded

@@ -6,7 +6,7 @@ from functools import partial
 
 import torch
 
-from theodolite.fixtures.anatomy.turned import is_scaled_with_length
+from theodolite.fixtures.anatomy.rotated_scores import is_scaled_with_length
 from theodolite.fixtures.errors import SubjectError
 from theodolite.fixtures.judging.judgement import not_applicable, require
 from theodolite.fixtures.relations.blame import leak_of

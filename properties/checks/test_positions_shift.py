@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from theodolite.fixtures.anatomy.attentions import is_still
-from theodolite.fixtures.anatomy.turned import is_relative, is_steady
+from theodolite.fixtures.anatomy.rotated_scores import is_relative, is_steady
 from theodolite.fixtures.judging.judgement import not_applicable
 from theodolite.fixtures.judging.tolerances import EQUAL
 from theodolite.fixtures.recording.recorder import record

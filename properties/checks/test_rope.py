@@ -5,14 +5,14 @@ from __future__ import annotations
 from torch import Tensor
 
 from theodolite.fixtures.anatomy.attentions import still_attentions
-from theodolite.fixtures.anatomy.rotation import Turning, start_phases, turning, wrapped
-from theodolite.fixtures.anatomy.turned import (
+from theodolite.fixtures.anatomy.rotated_scores import (
     before_norm,
     not_yet_turned,
     settles,
     turned_attentions,
     unevenness,
 )
+from theodolite.fixtures.anatomy.rotation import Turning, start_phases, turning, wrapped
 from theodolite.fixtures.judging.judgement import each, judge, require
 from theodolite.fixtures.judging.tolerances import EQUAL, PHASE
 from theodolite.fixtures.recording.attention_call import AttentionCall, scores_of

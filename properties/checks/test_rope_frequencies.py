@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from theodolite.fixtures.anatomy.attentions import is_still
+from theodolite.fixtures.anatomy.rotated_scores import NONE, turned_attentions
 from theodolite.fixtures.anatomy.rotation import turning, wrapped
-from theodolite.fixtures.anatomy.turned import NONE, turned_attentions
 from theodolite.fixtures.judging.judgement import each, judge, not_applicable, require
 from theodolite.fixtures.judging.tolerances import PHASE
 from theodolite.fixtures.subject.view import View

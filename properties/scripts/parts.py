@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from theodolite.fixtures.anatomy.blocks import Block, blocks_of, last_of
-from theodolite.properties.scripts.attended import CALLED
+from theodolite.properties.scripts.attention import CALLED
 from theodolite.properties.scripts.relation import Case, Relation, of_cause
 from theodolite.properties.scripts.scene import Scene
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from theodolite.properties.scripts.attended import ATTENDED
-from theodolite.properties.scripts.cached import CACHED
+from theodolite.properties.scripts.attention import ATTENDED
+from theodolite.properties.scripts.cache import CACHED
 from theodolite.properties.scripts.experts import EXPERTS
-from theodolite.properties.scripts.generated import GENERATED
-from theodolite.properties.scripts.halved import HALVED
-from theodolite.properties.scripts.learned import LEARNED
-from theodolite.properties.scripts.lost import LOST
+from theodolite.properties.scripts.generation import GENERATED
+from theodolite.properties.scripts.gradients import LEARNED
+from theodolite.properties.scripts.loss import LOST
 from theodolite.properties.scripts.outputs import OUTPUTS
-from theodolite.properties.scripts.padded import PADDED
+from theodolite.properties.scripts.padding import PADDED
 from theodolite.properties.scripts.parts import PARTS
+from theodolite.properties.scripts.precision import HALVED
 from theodolite.properties.scripts.relation import Relation
-from theodolite.properties.scripts.steady import STEADY
-from theodolite.properties.scripts.turned import TURNED
+from theodolite.properties.scripts.rotation import TURNED
+from theodolite.properties.scripts.state import STEADY
 
 RELATIONS: dict[str, list[Relation]] = {
     **OUTPUTS,

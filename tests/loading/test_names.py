@@ -3,7 +3,7 @@
 import pytest
 
 from theodolite.fixtures.loading.loader import load
-from theodolite.fixtures.loading.wording import guess
+from theodolite.fixtures.loading.name_words import guess
 
 from .sources import CONFIGURED, MODEL, PARTS
 

@@ -7,7 +7,7 @@ from decoders import HEADS, VOCABULARY, WIDTH, feed_forward
 from torch import nn
 
 import theodolite
-from theodolite.fixtures.source.memory import Memory
+from theodolite.fixtures.source.memoised_state import Memory
 from theodolite.fixtures.subject.subject import Subject
 
 HEAD = WIDTH // HEADS

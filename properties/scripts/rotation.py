@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from theodolite.fixtures.anatomy.attentions import is_still
 from theodolite.fixtures.anatomy.rotation import turning
-from theodolite.properties.scripts.attended import QK, VALUES, constant, watching
+from theodolite.properties.scripts.attention import QK, VALUES, constant, watching
 from theodolite.properties.scripts.relation import Case, Relation, of_cause
 from theodolite.properties.scripts.scene import Scene
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from theodolite.fixtures.errors import Unknown
 from theodolite.fixtures.serving.decoder import Declared, Decoder, Own
 from theodolite.fixtures.serving.finding_decoder import decoder_of
-from theodolite.properties.scripts.padded import padded_texts
+from theodolite.properties.scripts.padding import padded_texts
 from theodolite.properties.scripts.relation import Case, Relation, of_cause, same
 from theodolite.properties.scripts.scene import Scene
 

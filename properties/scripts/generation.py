@@ -8,7 +8,7 @@ from typing import Any
 from theodolite.fixtures.errors import Unknown
 from theodolite.fixtures.serving.finding_writer import writer_of
 from theodolite.fixtures.serving.writer import Writer
-from theodolite.properties.scripts.padded import padded_texts
+from theodolite.properties.scripts.padding import padded_texts
 from theodolite.properties.scripts.relation import Case, Cases, Relation
 from theodolite.properties.scripts.scene import Scene
 
