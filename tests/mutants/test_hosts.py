@@ -28,7 +28,7 @@ roundings in a row. Where all of them go apart, 2·126·2⁻²⁴ = 1.5e-5; this
 
 @ANY_HOST
 def test_a_host_without_a_fault_passes_the_audit(host):
-    report = theodolite.audit(host.subject())
+    report = theodolite.audit(host.subject(), strict=True)
     assert report.verdict == "pass", [c for c in report.checks if c.outcome != "passed"]
 
 

@@ -77,6 +77,7 @@ def test_a_fault_is_caught_where_it_is_put_and_its_part_is_named(name, place, of
             host.subject(mutant),
             select=selected(mutant, host, often=often),
             budget=mutant.budget,
+            strict=True,
         )
     said = [f"{c.id} ({c.component}, {c.cause}): {c.message}" for c in report.failures]
     if mutant.equivalent:

@@ -1,5 +1,7 @@
 """What a copy leaves in caches, classes and globals is not there for the model under audit."""
 
+from collections import OrderedDict
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -164,3 +166,22 @@ def test_what_is_put_back_is_what_was_there():
 
 def test_libraries_are_left_alone():
     assert not Memory([nn.Linear(1, 1), F.relu]).state()
+
+
+class Made(OrderedDict):
+    """A library's table of kinds, which makes one of a kind when it is asked for."""
+
+    def __getitem__(self, key):
+        return super().__getitem__(key)()
+
+
+def test_a_table_that_makes_what_is_asked_for_is_left_alone():
+    def forward():
+        return KINDS  # noqa: F821 - looked up in the names below
+
+    names = {"__name__": "somebody", "KINDS": Made(relu=nn.ReLU)}
+    function = type(forward)(forward.__code__, names)
+    names["forward"] = function
+    memory = Memory([function])
+    memory.put_back(memory.state())
+    assert isinstance(names["KINDS"]["relu"], nn.ReLU)
