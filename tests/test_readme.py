@@ -9,6 +9,7 @@ import pytest
 
 from theodolite.audit_command import add_arguments
 from theodolite.cli import COMMANDS
+from theodolite.properties.source import find_properties
 from theodolite.settings import project_settings
 
 README = Path(__file__).parent.parent / "README.md"
@@ -53,3 +54,9 @@ def test_every_audit_command_shown_is_understood(line):
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     parser.parse_args(line.split())
+
+
+def test_the_table_of_groups_has_every_group_of_checks():
+    rows = re.findall(r"^\| ([a-z_, ]+) \| .*\?.*\|$", TEXT, flags=re.MULTILINE)
+    named = {group for row in rows for group in row.split(", ")}
+    assert named == {each.check.partition(".")[0] for each in find_properties() if each.check}
