@@ -3,6 +3,7 @@
 import pytest
 from animals.findings import FINDINGS
 from animals.hugging_face import FEW
+from animals.sides import past_their_bounds
 
 import theodolite
 
@@ -15,3 +16,4 @@ def test_a_common_family_passes(family):
     expected = FINDINGS.get(("transformers", family), {})
     report = theodolite.audit(f"hf:{family}", expected_failures=expected)
     assert report.verdict == "pass", [f"{c.id}: {c.message}" for c in report.failures]
+    assert past_their_bounds(report) == []

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from animals.entries import families, others
+from animals.sides import past_their_bounds
 
 pytestmark = [pytest.mark.zoo, pytest.mark.filterwarnings("ignore")]
 
@@ -25,3 +26,4 @@ def test_a_model_of_the_zoo_passes(entry):
     report = entry.audit()
     record(entry, report)
     assert report.verdict == "pass", [f"{c.id}: {c.message}" for c in report.failures]
+    assert past_their_bounds(report) == []
