@@ -141,6 +141,25 @@ assert bad == 0, f"{bad} logits are not finite"
 """,
     sequences(1),
 )
+PROBABILITIES = Relation(
+    """
+scores = logits(torch.tensor($ids)).double()
+measured, least = (scores.sum(-1) - 1).abs().max().item(), scores.shape[-1] * 1.2e-7  # rounding
+assert scores.min() < 0 or measured > least, "no logit is negative, and they sum to 1 everywhere"
+""",
+    sequences(2),
+)
+SEEDED = Relation(
+    """
+drawn = []
+for seed in (1, 2):
+    torch.manual_seed(seed)
+    logits(torch.tensor($ids))
+    drawn.append(torch.rand(4))
+assert not drawn[0].equal(drawn[1]), "a forward sets the seed: the draws after it are the same"
+""",
+    sequences(1),
+)
 EVERY_ID = Relation(
     """
 ids = torch.arange($vocabulary)[:, None].expand(-1, $length)  # every token
@@ -213,10 +232,12 @@ STEADY: dict[str, list[Relation]] = {
     "length.shortest": [RUNS, PREFIX],
     "length.longest": [LONGEST, LONGEST_RUNS],
     "logits.finite": [FINITE],
+    "logits.unnormalised": [PROBABILITIES],
     "vocabulary.finite": [EVERY_ID, FINITE],
     "vocabulary.range": [OUTSIDE],
     "vocabulary.relabelling": [RENAMED],
     "state.repeat": [REPEAT],
+    "state.seed": [SEEDED],
     "state.untouched": [UNTOUCHED, IDS_KEPT, DRAWS],
     "state.rebuilt": [REBUILT],
     "state.files": [READ_AGAIN],
