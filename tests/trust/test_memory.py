@@ -185,3 +185,17 @@ def test_a_table_that_makes_what_is_asked_for_is_left_alone():
     memory = Memory([function])
     memory.put_back(memory.state())
     assert isinstance(names["KINDS"]["relu"], nn.ReLU)
+
+
+class Lazy:
+    """Stands for something that cannot be had, and says so whatever it is asked for."""
+
+    def __getattr__(self, name):
+        raise ModuleNotFoundError(f"No module named {name!r}")
+
+
+def test_an_object_that_looks_up_what_it_is_asked_for_is_not_asked():
+    names = module()
+    names["LAZY"], names["Tables"].lazy = Lazy(), Lazy()
+    memory = Memory([names["Model"]])
+    memory.put_back(memory.state())
