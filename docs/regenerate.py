@@ -69,7 +69,8 @@ def take_in(zoo_run: Path | None, trials_run: Path | None, mutation_run: Path | 
     if zoo_run is not None:
         reports = map(json.loads, _text(zoo_run).splitlines())
         lines = (zoo.line_of(report, report["package"], report["name"]) for report in reports)
-        text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+        last = {(line["package"], line["model"]): line for line in lines}  # of each model
+        text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in last.values())
         (DOCS / "data" / "zoo.jsonl").write_text(text, encoding="utf-8")
     if trials_run is not None:
         document = knowledge.updated(knowledge.known_trials(), json.loads(_text(trials_run)))

@@ -344,3 +344,9 @@ def test_a_configuration_names_its_scale():
     assert configured_scale({"scale_attn_by_inverse_layer_idx": True}, 64, 1).value == 1 / 16
     assert configured_scale({}, 64, 0) is None
     assert math.isclose(configured_scale({"attn_config": {"softmax_scale": 0.3}}, 64, 0).value, 0.3)
+
+
+def test_the_blocks_of_a_layer_that_is_a_group_are_no_experts():
+    group = nn.ModuleList(nn.Sequential(nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 6)) for _ in "ab")
+    assert list(experts_in(group, itself=False)) == []
+    assert len(*experts_in(group)) == 2
