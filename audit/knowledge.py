@@ -41,11 +41,6 @@ def _document() -> dict[str, Any]:
     return document
 
 
-def known_trials() -> dict[str, Any]:
-    """The trials of `known_faults.json`, as a document that `theodolite mutants --json` writes."""
-    return expanded(_document())
-
-
 def faults_of(document: Mapping[str, Any]) -> list[Fault]:
     """The faults of a digest that some check caught."""
     caught = {trial["fault"] for trial in document["trials"] if trial["failed"]}

@@ -40,6 +40,10 @@ def _zoo() -> str:
     return zoo.page([json.loads(line) for line in lines])
 
 
+def _trials() -> dict[str, Any]:
+    return knowledge.expanded(json.loads(_text(KNOWN)))
+
+
 def _mutation() -> str:
     results: dict[str, Any] = json.loads(_text(DOCS / "data" / "mutation.json"))
     reasons = tomllib.loads(_text(MUTATION / "survivors.toml"))["survivor"]
@@ -48,7 +52,7 @@ def _mutation() -> str:
 
 PAGES: dict[str, Callable[[], str]] = {
     "claims.md": ledger.render_markdown,
-    "kill-matrix.md": lambda: kill_matrix.page(knowledge.known_trials()),
+    "kill-matrix.md": lambda: kill_matrix.page(_trials()),
     "mutation.md": _mutation,
     "zoo.md": _zoo,
 }
@@ -73,7 +77,7 @@ def take_in(zoo_run: Path | None, trials_run: Path | None, mutation_run: Path | 
         text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in last.values())
         (DOCS / "data" / "zoo.jsonl").write_text(text, encoding="utf-8")
     if trials_run is not None:
-        document = knowledge.updated(knowledge.known_trials(), json.loads(_text(trials_run)))
+        document = knowledge.updated(_trials(), json.loads(_text(trials_run)))
         there = {None, *(mutant.name for mutant in load_mutants())}
         document["trials"] = [t for t in document["trials"] if t["mutant"] in there]
         document["mutants"] = [m for m in document["mutants"] if m["name"] in there]
