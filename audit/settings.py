@@ -102,13 +102,14 @@ def key_of(action: argparse.Action) -> str:
 
 def _document(file: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
+        document: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{file} is not text in UTF-8 (at byte {error.start})") from error
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise UsageError(f"{file} is not valid TOML: {error}") from error
+    return document
 
 
 def _read(table: Any, file: Path) -> ProjectSettings:
