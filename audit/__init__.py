@@ -12,18 +12,21 @@ from typing import TYPE_CHECKING
 from theodolite.fixtures.lazily import offering
 
 if TYPE_CHECKING:
+    from theodolite.comparison import Comparison, compare
     from theodolite.fixtures.anatomy.measure import Anatomy
     from theodolite.inspection import inspect
     from theodolite.report import Check, Report
     from theodolite.run import audit
 
 __version__ = "0.1.0"
-__all__ = ["Anatomy", "Check", "Report", "audit", "inspect"]
+__all__ = ["Anatomy", "Check", "Comparison", "Report", "audit", "compare", "inspect"]
 
 __getattr__ = offering(
     __name__,
     {
         "audit": "run",
+        "compare": "comparison",
+        "Comparison": "comparison",
         "inspect": "inspection",
         "Report": "report",
         "Check": "report",
