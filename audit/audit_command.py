@@ -12,6 +12,7 @@ Examples:
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from theodolite.arguments import Listed, Parser, amount, one_of, seconds, whole
 from theodolite.command_line import BUDGET, BUDGETS
 from theodolite.fixtures.errors import SubjectError, TheodoliteError, UsageError
+from theodolite.formats import FORMATS, Format
 from theodolite.outputs import require_files, write_json, write_text
 from theodolite.subject_arguments import add_subject_arguments, complete_from_project, subject_of
 
@@ -75,8 +77,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="fail for hazards too: what goes wrong in a use alone that nobody has declared",
     )
     add("--durations", type=whole(0), metavar="N", help="show the N slowest checks (0: all)")
-    add("--json", metavar="FILE", help="write the report as JSON (- for stdout)")
-    add("--junit", metavar="FILE", help="write the report as JUnit XML (- for stdout)")
+    add(
+        "--format",
+        type=one_of("full", "concise"),
+        default="full",
+        metavar="full|concise",
+        help="how to print the answer: whole (full), or FILE:LINE: CODE: SENTENCE for each problem",
+    )
+    for each in FORMATS:
+        add(each.option, metavar="FILE", help=f"write the report {each.says} (- for stdout)")
+    add(
+        "--github",
+        action=argparse.BooleanOptionalAction,
+        default=False,
+        help="also print annotations and write a job summary, for a GitHub workflow",
+    )
     add(
         "--reproduce",
         metavar="DIR",
@@ -184,12 +199,20 @@ def _failure(supervisor: Supervisor, report: Report, *, debug: bool) -> Theodoli
 
 
 def _show(arguments: argparse.Namespace, report: Report) -> None:
+    from rich.text import Text
+
     from theodolite.check_list import print_durations
     from theodolite.console import console
     from theodolite.terminal import render
 
-    printed = console(stderr="-" in (arguments.json, arguments.junit))
-    render(report, printed)
+    written = [file for _, file in _files(arguments)]
+    printed = console(stderr="-" in written)
+    if arguments.format == "concise":
+        from theodolite.formats import concise
+
+        printed.print(Text(concise.write(report)), end="", soft_wrap=True)
+    else:
+        render(report, printed)
     if arguments.durations is not None:
         print_durations(report, printed, arguments.durations)
 
@@ -203,7 +226,7 @@ def _require(arguments: argparse.Namespace, declare: Mapping[str, Any]) -> None:
     require_declarable(declare)
     place = arguments.subject.rpartition(":")[0] or arguments.subject
     require_files(
-        {"--json": arguments.json, "--junit": arguments.junit},
+        {each.option: file for each, file in _files(arguments)},
         kept=(Path(place), "the subject") if place.endswith(".py") else None,
     )
     if arguments.reproduce is not None:
@@ -233,9 +256,17 @@ def _selected(arguments: argparse.Namespace) -> Selection:
 
 
 def _write(arguments: argparse.Namespace, report: Report) -> None:
-    if arguments.json is not None:
-        write_json(report.to_dict(), arguments.json)
-    if arguments.junit is not None:
-        from theodolite.junit import to_junit
+    for each, file in _files(arguments):
+        if file is not None:
+            write_text(each.write(report), file)
+    if arguments.github:
+        from theodolite.formats import github
 
-        write_text(to_junit(report), arguments.junit)
+        sys.stdout.write(github.write(report))
+        if file := os.environ.get(github.SUMMARY):
+            write_text(github.summary(report), file, mode="a")
+
+
+def _files(arguments: argparse.Namespace) -> list[tuple[Format, str | None]]:
+    """Each way to write a report, and the file that is asked for, if any is."""
+    return [(each, getattr(arguments, each.name.replace("-", "_"))) for each in FORMATS]
