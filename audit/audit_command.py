@@ -159,6 +159,7 @@ def _job(arguments: argparse.Namespace, named: dict[str, Any]) -> Job:
         fail_fast=arguments.fail_fast,
         strict=arguments.strict,
         scripts=arguments.reproduce,
+        pictures=arguments.html is not None,
         memory_limit=arguments.memory_limit,
     )
 
@@ -184,6 +185,7 @@ def _report(supervisor: Supervisor, job: Job) -> Report:
         anatomy=found.anatomy,
         strict=job.strict,
         told=found.causes,
+        pictures=found.pictures,
         cut_short=None if cut_short is None else f"{cut_short[0].upper()}{cut_short[1:]}.",
     )
 

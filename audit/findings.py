@@ -10,8 +10,9 @@ them (see `theodolite.journal`). Either way a report is made of the same events:
     ended      it has ended, with its results
     lost       it ended its process (written by the supervisor)
     unjudged   it will not run, and why (written by the supervisor)
-    stage      what comes after the last property: "anatomy", "answer", "scripts"
-    anatomy, answer, scripts, finished
+    stage      what comes after the last property: "anatomy", "answer", "pictures",
+               "scripts"
+    anatomy, answer, pictures, scripts, finished
     stopped    something that the subject left behind ended the run, not its process
     refused    the subject could not be loaded, or the command means nothing
 """
@@ -74,6 +75,7 @@ class Findings:
         self.stage = ""
         self.anatomy: dict[str, Any] = {}
         self.scripts: dict[str, dict[str, Any]] = {}
+        self.pictures: dict[str, Any] = {}
         self.causes: tuple[Cause, ...] | None = None
         self._sources: dict[str, dict[str, Any]] = {}
         self.refusal: Refusal | None = None
@@ -165,6 +167,9 @@ class Findings:
     def _take_answer(self, event: Event) -> None:
         self.causes = tuple(map(Cause.from_dict, event["causes"]))
         self._sources = dict(event["sources"])
+
+    def _take_pictures(self, event: Event) -> None:
+        self.pictures = dict(event["pictures"])
 
     def _take_scripts(self, event: Event) -> None:
         self.scripts = dict(event["scripts"])

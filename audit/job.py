@@ -31,6 +31,7 @@ class Job:
         fail_fast: As for `theodolite.audit`.
         strict: As for `theodolite.audit`.
         scripts: Folder into which the failures' scripts are written, or None.
+        pictures: Whether to take the numbers that a report draws.
         memory_limit: GiB that it may use; None for what `theodolite.memory_limit` derives.
         folder: Working directory of the subject.
         path: Where modules are looked for.
@@ -46,6 +47,7 @@ class Job:
     fail_fast: bool = False
     strict: bool = False
     scripts: str | None = None
+    pictures: bool = False
     memory_limit: float | None = None
     folder: str = field(default_factory=os.getcwd)
     path: tuple[str, ...] = field(default_factory=lambda: tuple(sys.path))

@@ -38,7 +38,7 @@ def pictures_of(subject: Subject, failed: Sequence[Check]) -> dict[str, Picture]
             influence: ``values`` (T, T): how much changing token s (row) moves the logits at t.
             attention: ``weights`` (T, S) of one head, its ``layer``, ``head`` and ``module``.
             stream: root mean square of the residual stream, ``names`` and ``values``.
-            logits: ``spread``, their standard deviation; ``loss`` of a first guess, ``chance`` ln V.
+            logits: ``spread``, their standard deviation; ``loss`` at the start, ``chance`` ln V.
     """
     drawn: dict[str, Callable[[], Picture | None]] = {
         "influence": lambda: _influence(subject),

@@ -44,6 +44,9 @@ class Plot:
     says: str
     svg: str
 
+    def _repr_svg_(self) -> str:
+        return self.svg
+
 
 def plots_of(report: Report) -> list[Plot]:
     """Every picture that can be drawn of a report, in the order in which to look at them."""
@@ -122,7 +125,7 @@ def _spectrum(report: Report) -> Drawn:
     if not layers:
         return None
     figure, axes = _figure()
-    rotary = layers[0]["rotary"]
+    rotary, place = layers[0]["rotary"], layers[0]["module"]
     frequencies, base = rotary["frequencies"], rotary.get("base")
     axes.semilogy(range(len(frequencies)), frequencies, "o", color=_ACCENT, label="measured")
     if base:
@@ -131,7 +134,7 @@ def _spectrum(report: Report) -> Drawn:
         axes.semilogy(range(len(formula)), formula, "-", color=_INK, lw=1, label="base^(−2i/d)")
     axes.set(xlabel="pair of channels i", ylabel="angle for each position (rad)")
     axes.legend(frameon=False)
-    says = f"Angles by which pairs of channels turn from one position to the next, {layers[0]['module']}."
+    says = f"Angles by which pairs of channels turn from one position to the next, in {place}."
     return figure, f"{says} The base read off them is {base:.6g}." if base else says
 
 
@@ -167,8 +170,7 @@ def _near(report: Report) -> Drawn:
     for check in report.checks:
         if check.outcome == "passed" and check.measured is not None:
             near = nearness(check.measured, check.at_most, check.at_least)
-            if near is not None and near == near:
-                found.setdefault(check.id.partition(".")[0], []).append(max(near, 1e-6))
+            found.setdefault(check.id.partition(".")[0], []).append(max(near, 1e-6))
     if not found:
         return None
     figure, axes = _figure(height=0.8 + 0.22 * len(found))

@@ -46,7 +46,7 @@ def act(tmp_path):
             known = {f"inputs.{name}": text for name, text in inputs.items()}
             known |= {f"steps.audit.outputs.{name}": text for name, text in said.items()}
             env = {
-                name: re.sub(r"\$\{\{ (\S+) \}\}", lambda found: known[found[1]], text)
+                name: re.sub(r"\$\{\{ (\S+) \}\}", lambda found, known=known: known[found[1]], text)
                 for name, text in step["env"].items()
             }
             path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])

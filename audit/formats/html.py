@@ -69,11 +69,13 @@ def _chapters(report: Report) -> list[Chapter]:
     groups: dict[str, list[Check]] = {}
     for check in report.checks:
         groups.setdefault(check.id.partition(".")[0], []).append(check)
-    return [
-        Chapter(name, ", ".join(f"{n} {says}" for says, n in counts.items()), _worst(counts), checks)
-        for name, checks in groups.items()
-        for counts in [Counter(map(_outcome, checks))]
-    ]
+    return [_chapter(name, checks) for name, checks in groups.items()]
+
+
+def _chapter(name: str, checks: list[Check]) -> Chapter:
+    counts = Counter(map(_outcome, checks))
+    says = ", ".join(f"{n} {outcome}" for outcome, n in counts.items())
+    return Chapter(name, says, _worst(counts), checks)
 
 
 def _worst(counts: Mapping[str, int]) -> str:
@@ -132,8 +134,8 @@ def _with_parameters(says: str, part: str, counted: Mapping[str, int]) -> str:
 
 def _scripts(report: Report) -> list[tuple[str, str]]:
     """Each failed check's script, where it can be read."""
-    found = []
-    for check in report.checks:
-        if check.script and Path(check.script).is_file():
-            found.append((check.id, Path(check.script).read_text(encoding="utf-8")))
-    return found
+    return [
+        (check.id, Path(check.script).read_text(encoding="utf-8"))
+        for check in report.checks
+        if check.script and Path(check.script).is_file()
+    ]

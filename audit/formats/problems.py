@@ -54,7 +54,7 @@ def problems(report: Report) -> Iterator[Problem]:
     for check in report.hazards:
         if check.id not in explained:
             yield _problem(report, check.id, "warning", check.message, check.source)
-    for advice in report.advice:
+    for advice in getattr(report, "advice", ()):
         yield _problem(report, "advice", "note", advice["says"], None)
 
 

@@ -67,9 +67,7 @@ def test_sarif_is_valid_and_places_each_problem(report):
 
 
 def test_the_same_fault_keeps_its_fingerprint_when_lines_move(report):
-    moved = Report(
-        report.subject, report.checks, told=(report.causes[0].at({**LINE, "line": 99}),)
-    )
+    moved = Report(report.subject, report.checks, told=(report.causes[0].at({**LINE, "line": 99}),))
     one, two = (json.loads(sarif.write(each))["runs"][0]["results"][0] for each in (report, moved))
     assert one["partialFingerprints"] == two["partialFingerprints"]
     assert one["locations"] != two["locations"]
