@@ -7,9 +7,12 @@ as lost. Either way each task ends exactly once, and none ends the others.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
@@ -127,14 +130,13 @@ class Cluster:
         with self._client() as client:
             try:
                 client.wait_for_workers(1, timeout=_PATIENCE)
-            except TimeoutError:
+            except (TimeoutError, asyncio.TimeoutError):
                 raise UsageError(
                     f"--dask {address}: the cluster has no worker; start one: dask worker {address}"
                 ) from None
-            workers = client.scheduler_info(n_workers=-1)["workers"].values()
-        threads: dict[str, int] = {}
-        for worker in workers:
-            threads[worker["host"]] = threads.get(worker["host"], 0) + worker["nthreads"]
+            threads: Counter[str] = Counter()
+            for worker, number in client.nthreads().items():
+                threads[worker.rpartition(":")[0]] += number
         self._beside = max(threads.values()) - 1
 
     def beside(self) -> int:
@@ -159,11 +161,22 @@ class Cluster:
             ) from None
         try:
             return Client(self._address, timeout=_PATIENCE, set_as_default=False)
-        except (OSError, ValueError, TimeoutError) as error:
+        except (OSError, ValueError, TimeoutError, asyncio.TimeoutError) as error:
             raise UsageError(
                 f"--dask {self._address}: no scheduler answers there ({error}); give the address "
                 "that `dask scheduler` prints, as tcp://host:8786"
             ) from error
+
+
+def fleet_of(jobs: int | None, dask: str | None, limit: float) -> Fleet:
+    """Where tasks are done.
+
+    Args:
+        jobs: Tasks at a time on this machine; None for as many as it has cores.
+        dask: The address of a Dask scheduler, or None for this machine.
+        limit: Seconds that one task may take.
+    """
+    return Machine(jobs or os.cpu_count() or 1) if dask is None else Cluster(dask, limit)
 
 
 class _Errand(Generic[T, R]):

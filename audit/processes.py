@@ -42,9 +42,10 @@ def end(process: subprocess.Popen[bytes]) -> None:
     else:
         process.kill()
     process.wait()
-    if process.stdin is not None:
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.close()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
 
 
 def end_group() -> NoReturn:

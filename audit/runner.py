@@ -58,10 +58,9 @@ class Runner:
             process.stdin.write(pickle.dumps((task, argument)))
             process.stdin.flush()
             done, result = pickle.load(process.stdout)
-        except (EOFError, OSError, pickle.UnpicklingError):
+        except (EOFError, OSError, ValueError, pickle.UnpicklingError):
             self._process = None
             end(process)
-            process.stdout.close()
             says = ending_of(process.returncode, Path(self._folder.name), None).says
             raise Lost(f"the process that worked on it {says}") from None
         if not done:

@@ -25,7 +25,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
-from theodolite.arguments import Parser, whole
+from theodolite.arguments import Parser, add_fleet_arguments
 from theodolite.judging_arguments import add_judging_arguments
 from theodolite.outputs import require_files, write_json
 from theodolite.subject_arguments import add_building_arguments, complete_from_project
@@ -62,13 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help=f"folder of lines, reports and index ({_OUT}); with those of before, go on from them",
     )
-    add(
-        "--jobs",
-        type=whole(1),
-        metavar="N",
-        help="audits at a time, one thread each (as many as there are cores)",
-    )
-    add("--dask", metavar="ADDRESS", help="audit on the workers of this Dask scheduler instead")
+    add_fleet_arguments(parser)
     add("--retry", action="store_true", help="audit again, too, what could not be judged before")
     add("-q", "--quiet", action="store_true", help="show the counts alone")
     add("--json", metavar="FILE", help="write the survey as JSON (- for stdout)")
@@ -86,8 +80,9 @@ def run(arguments: argparse.Namespace) -> int:
     from theodolite.audit_command import EXIT_STATUS
     from theodolite.fixtures.loading.settings import parse_settings
     from theodolite.fixtures.subject.declarations import require_declarable
+    from theodolite.fleet import fleet_of
     from theodolite.survey_folder import SurveyFolder
-    from theodolite.surveying import Plan, fleet_of
+    from theodolite.surveying import Plan
 
     require_files({"--json": arguments.json})
     require_declarable(parse_settings(arguments.declare))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,7 +17,7 @@ import theodolite
 from theodolite.command_line import BUDGET
 from theodolite.fixtures.errors import UsageError
 from theodolite.fixtures.loading.settings import write_settings
-from theodolite.fleet import Cluster, Ended, Fleet, Machine
+from theodolite.fleet import Cluster, Ended, Fleet, fleet_of
 from theodolite.job import Job
 from theodolite.judging_arguments import AUDIT_LIMIT, job_of, require_judgeable
 from theodolite.subject_arguments import LIMIT
@@ -194,17 +193,6 @@ def survey(
 
         folder.write_index(page(done))
     return done
-
-
-def fleet_of(jobs: int | None, dask: str | None, limit: float) -> Fleet:
-    """Where the audits of a survey run.
-
-    Args:
-        jobs: Audits at a time on this machine; None for as many as it has cores.
-        dask: The address of a Dask scheduler, or None for this machine.
-        limit: Seconds that one audit may take.
-    """
-    return Machine(jobs or os.cpu_count() or 1) if dask is None else Cluster(dask, limit)
 
 
 @dataclass(frozen=True)
