@@ -35,6 +35,8 @@ class Job:
         memory_limit: GiB that it may use; None for what `theodolite.memory_limit` derives.
         folder: Working directory of the subject.
         path: Where modules are looked for.
+        beside: Audits that run beside it on its machine: they share what memory is free, and take
+            one thread each.
     """
 
     named: Mapping[str, Any]
@@ -51,6 +53,7 @@ class Job:
     memory_limit: float | None = None
     folder: str = field(default_factory=os.getcwd)
     path: tuple[str, ...] = field(default_factory=lambda: tuple(sys.path))
+    beside: int = 0
 
     @property
     def audit(self) -> Audit:

@@ -22,6 +22,7 @@ from theodolite.findings import Event, Findings
 from theodolite.job import JOURNAL, TRACES, Job
 from theodolite.journal import Reader, Writer
 from theodolite.memory_limit import allowed, free_memory, restrict
+from theodolite.processes import end_group
 
 if TYPE_CHECKING:
     from theodolite.fixtures.subject.subject import Subject
@@ -47,7 +48,7 @@ def _end_with_parent() -> None:
     def wait() -> None:
         with contextlib.suppress(OSError):
             if os.read(pipe, 1) == b"":
-                os._exit(1)
+                end_group()
 
     threading.Thread(target=wait, daemon=True).start()
 
@@ -59,7 +60,7 @@ class _Worker:
         for event in Reader(folder / JOURNAL).events():
             self._findings.take(event)
         self._journal = Writer(folder / JOURNAL)
-        self._free = free_memory()
+        self._free = free_memory(job.beside)
 
     def work(self, traces: TextIO) -> None:
         from theodolite.fixtures.judging.wording import words_of
@@ -99,8 +100,10 @@ class _Worker:
         self._tell({"event": "refused", "says": says, "status": status, "traceback": trace})
 
     def _load(self) -> Subject:
-        import torch  # noqa: F401 - what it takes is none of the subject's
+        import torch  # what it takes is none of the subject's
 
+        if self._job.beside:
+            torch.set_num_threads(1)
         self._restrict(None)
         from theodolite.fixtures.subject.subject import Subject
         from theodolite.run import loaded_event

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import theodolite
 from theodolite.fixtures.judging.bounds import allowed, nearness
+from theodolite.pages import render
 from theodolite.plots import plots_of
 from theodolite.report import Check, Report, is_hazard
 
@@ -37,28 +37,19 @@ class Chapter:
 
 def write(report: Report) -> str:
     """The page."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    environment = Environment(
-        loader=PackageLoader("theodolite.formats", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["share"] = _share
-    environment.filters["measured"] = _measured
-    page: str = environment.get_template("report.html.jinja").render(
+    return render(
+        "report",
         report=report,
-        version=theodolite.__version__,
         chapters=_chapters(report),
         plots=[(plot, Markup(plot.svg)) for plot in plots_of(report)],
         anatomy=_anatomy(report.anatomy),
         scripts=_scripts(report),
         outcome=_outcome,
+        share=_share,
+        measured=_measured,
     )
-    return page
 
 
 def _outcome(check: Check) -> str:
