@@ -72,7 +72,7 @@ def test_the_check_is_red_for_a_faulty_model_and_then_green(act, tmp_path):
     assert "file=my gpt.py,line=" in annotation
     assert "Theodolite: fail" in summary
     (run,) = json.loads((tmp_path / "theodolite.sarif").read_text("utf-8"))["runs"]
-    assert [result["level"] for result in run["results"]] == ["error"]
+    assert {result["level"] for result in run["results"]} == {"error"}
 
     (tmp_path / "my gpt.py").write_text(RIGHT, encoding="utf-8")
     status, printed, _ = act(**how)
