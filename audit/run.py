@@ -55,8 +55,9 @@ def audit(
             "hf:DIRECTORY". A live module is copied, never changed.
         declare: What is known of it; see `theodolite.fixtures.subject.declarations.DECLARABLE`.
         expected_failures: Check id → reason. Strict: one that passes fails the audit.
-        budget: "quick" (the subject as given and sharpened), "standard" (every view), or
-            "thorough" (every view, ten times as many drawn examples, and what takes
+        budget: "quick" (the subject as given and sharpened, without what costs much and sees
+            little that nothing else sees: a quarter of the forward passes), "standard" (every
+            view), or "thorough" (every view, ten times as many drawn examples, and what takes
             long: compiling and exporting).
         select: Check ids, groups ("causality"), claims ("ATT-4") or chapters ("ROPE") to run;
             None for all.
