@@ -24,6 +24,7 @@ from theodolite.fixtures.loading.settings import near
 COMMANDS = {
     "audit": "audit_command",
     "inspect": "inspect_command",
+    "explain": "explain_command",
     "claims": "claims_command",
     "mutants": "mutants_command",
     "train": "train_command",
