@@ -168,6 +168,7 @@ def _report(supervisor: Supervisor, job: Job) -> Report:
         error=error,
         anatomy=found.anatomy,
         strict=job.strict,
+        told=found.causes,
         cut_short=None if cut_short is None else f"{cut_short[0].upper()}{cut_short[1:]}.",
     )
 

@@ -53,7 +53,7 @@ class PropertySource:
     place: Place
     about: str = ""
     views: tuple[str, ...] = ()
-    budget: str = "standard"
+    budget: str = "quick"
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def _properties_in(path: Path) -> tuple[PropertySource, ...]:
             place=Place(path, function.lineno),
             about=ast.get_docstring(function) or "",
             views=tuple(call.options.get("views", ())),
-            budget=call.options.get("budget", "standard"),
+            budget=call.options.get("budget", "quick"),
         )
         for name, function, call in _decorated(path, "claim", "check")
     )
