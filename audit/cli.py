@@ -25,6 +25,7 @@ COMMANDS = {
     "audit": "audit_command",
     "inspect": "inspect_command",
     "survey": "survey_command",
+    "explain": "explain_command",
     "claims": "claims_command",
     "mutants": "mutants_command",
     "train": "train_command",
