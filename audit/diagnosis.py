@@ -149,6 +149,20 @@ class Diagnostician:
         told = [each for each in ranked if scores[each] > 1 / (2 * MOST)][:MOST] or ranked[:1]
         return [self._suspect(*each, scores[each], symptoms, failed) for each in told]
 
+    def means(self, check: str, said: str, component: str) -> float:
+        """How likely the accusation of a failed check means `component`, by what it meant so far.
+
+        Args:
+            check: Its id.
+            said: Its symptom (see `symptom_of`).
+            component: Who may be meant.
+        """
+        return self._vote(check, said).get(component, 0.0)
+
+    def follows(self, component: str, check: str, said: str) -> bool:
+        """Whether a fault of `component` was ever seen to make `check` say so."""
+        return component in self._meant.get((check, accused(said)), {})
+
     def _suspect(
         self,
         component: str,

@@ -10,8 +10,8 @@ them (see `theodolite.journal`). Either way a report is made of the same events:
     ended      it has ended, with its results
     lost       it ended its process (written by the supervisor)
     unjudged   it will not run, and why (written by the supervisor)
-    stage      what comes after the last property: "anatomy", "scripts"
-    anatomy, scripts, finished
+    stage      what comes after the last property: "anatomy", "answer", "scripts"
+    anatomy, answer, scripts, finished
     stopped    something that the subject left behind ended the run, not its process
     refused    the subject could not be loaded, or the command means nothing
 """
@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from theodolite.causes import Cause
 from theodolite.command_line import Audit
 from theodolite.report import Check
 from theodolite.verdict import PREVENTED
@@ -73,6 +74,8 @@ class Findings:
         self.stage = ""
         self.anatomy: dict[str, Any] = {}
         self.scripts: dict[str, dict[str, Any]] = {}
+        self.causes: tuple[Cause, ...] | None = None
+        self._sources: dict[str, dict[str, Any]] = {}
         self.refusal: Refusal | None = None
         self.finished = False
         self.stopped: str | None = None
@@ -117,7 +120,10 @@ class Findings:
         merged = Check.merge(results, reproduce=self._audit.again([check]))
         written = self.scripts.get(check, {})
         return replace(
-            merged, script=written.get("script", ""), no_script=written.get("no_script", "")
+            merged,
+            script=written.get("script", ""),
+            no_script=written.get("no_script", ""),
+            source=self._sources.get(check, merged.source),
         )
 
     def _take_subject(self, event: Event) -> None:
@@ -155,6 +161,10 @@ class Findings:
     def _take_anatomy(self, event: Event) -> None:
         self.anatomy = dict(event["anatomy"])
         self._note(event["notes"])
+
+    def _take_answer(self, event: Event) -> None:
+        self.causes = tuple(map(Cause.from_dict, event["causes"]))
+        self._sources = dict(event["sources"])
 
     def _take_scripts(self, event: Event) -> None:
         self.scripts = dict(event["scripts"])

@@ -9,18 +9,13 @@ from functools import cached_property
 from typing import Any
 
 import theodolite
-from theodolite.diagnosis import symptom_of
+from theodolite.causes import Cause, causes_of, is_hazard, symptoms_of
 from theodolite.fixtures.judging.check import Check
 from theodolite.verdict import incompleteness, is_judged
 
-__all__ = ["AuditFailure", "Check", "Report"]
+__all__ = ["AuditFailure", "Cause", "Check", "Report", "is_hazard"]
 
 SCHEMA = "theodolite-report/2"
-
-
-def is_hazard(check: Check) -> bool:
-    """Whether a check failed, and for a use alone that nobody has declared."""
-    return check.outcome == "failed" and check.level == "hazard"
 
 
 class AuditFailure(AssertionError):
@@ -43,6 +38,8 @@ class Report:
         command: The command, or the call from Python, that audits it again; "" if unknown.
         cut_short: Why the audit ended before all that was planned, as a sentence; None if it
             did not.
+        told: The root causes, where they were worked out beside the subject; None where the checks
+            alone must tell.
     """
 
     subject: str
@@ -55,6 +52,7 @@ class Report:
     strict: bool = False
     command: str = ""
     cut_short: str | None = None
+    told: tuple[Cause, ...] | None = None
 
     @property
     def verdict(self) -> str:
@@ -108,25 +106,17 @@ class Report:
     @property
     def symptoms(self) -> dict[str, str]:
         """What each check that ran says (see `theodolite.diagnosis.symptom_of`)."""
-        counted = [c for c in self.checks if self.strict or not is_hazard(c)]
-        said = {c.id: symptom_of(c.outcome, c.component, c.cause) for c in counted}
-        return {check: symptom for check, symptom in said.items() if symptom is not None}
+        return symptoms_of(self.checks, strict=self.strict)
 
     @cached_property
+    def causes(self) -> tuple[Cause, ...]:
+        """The root causes of what failed, the likeliest first (see `theodolite.causes`)."""
+        return causes_of(self.checks, strict=self.strict) if self.told is None else self.told
+
+    @property
     def diagnosis(self) -> list[dict[str, Any]]:
-        """Likely causes, likeliest first: {"component", "cause", "sentence", "score", "evidence"}.
-
-        The score is the cause's probability among the known faults and unknown ones; `sentence`
-        tells a known fault. See `theodolite.diagnosis`.
-        """
-        if not any(self.symptoms.values()):
-            return []  # a report that passes need not know any fault
-        from theodolite.knowledge import known_faults
-
-        return [
-            {**asdict(suspect), "score": round(suspect.score, 3), "evidence": [*suspect.evidence]}
-            for suspect in known_faults().suspects(self.symptoms)
-        ]
+        """The root causes as plain values, as they stand in the JSON document."""
+        return [cause.to_dict() for cause in self.causes]
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values, ready for JSON (schema "theodolite-report/2")."""

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from torch import nn
 
+from theodolite.answer import answer
 from theodolite.collector import Choice, Collector
 from theodolite.command_line import BUDGET, Audit
 from theodolite.findings import Event, Findings, Sink
@@ -21,7 +22,7 @@ from theodolite.fixtures.errors import NoMoreCalls
 from theodolite.fixtures.judging.wording import text_of
 from theodolite.fixtures.subject.subject import Subject
 from theodolite.properties.source import PROPERTIES
-from theodolite.report import Report
+from theodolite.report import Check, Report
 from theodolite.selection import require_budget, require_expected
 from theodolite.subject_arguments import LIMIT
 
@@ -55,8 +56,9 @@ def audit(
             "hf:DIRECTORY". A live module is copied, never changed.
         declare: What is known of it; see `theodolite.fixtures.subject.declarations.DECLARABLE`.
         expected_failures: Check id → reason. Strict: one that passes fails the audit.
-        budget: "quick" (the subject as given and sharpened), "standard" (every view), or
-            "thorough" (every view, ten times as many drawn examples, and what takes
+        budget: "quick" (the subject as given and sharpened, without what costs much and sees
+            little that nothing else sees: a quarter of the forward passes), "standard" (every
+            view), or "thorough" (every view, ten times as many drawn examples, and what takes
             long: compiling and exporting).
         select: Check ids, groups ("causality"), claims ("ATT-4") or chapters ("ROPE") to run;
             None for all.
@@ -112,6 +114,7 @@ def audit(
     try:
         run_properties(loaded, choice, _telling(findings, progress))
         anatomy = anatomy_for(loaded)
+        findings.take(answer_event(loaded, findings.checks(expected), strict=strict))
     finally:
         loaded.restore()
     return Report(
@@ -123,6 +126,7 @@ def audit(
         seconds=time.perf_counter() - began,
         anatomy=anatomy,
         strict=strict,
+        told=findings.causes,
     )
 
 
@@ -144,6 +148,13 @@ def loaded_event(subject: Subject) -> Event:
         "weights": weights,
         "notes": list(subject.notes),
     }
+
+
+def answer_event(subject: Subject, checks: Sequence[Check], *, strict: bool) -> Event:
+    """The event that the failures among `checks` are explained."""
+    told = answer(subject, checks, strict=strict)
+    causes = [cause.to_dict() for cause in told.causes]
+    return {"event": "answer", "causes": causes, "sources": dict(told.sources)}
 
 
 def anatomy_for(subject: Subject) -> dict[str, Any]:

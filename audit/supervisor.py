@@ -115,6 +115,7 @@ class Supervisor:
             anatomy=found.anatomy,
             strict=job.strict,
             cut_short=None if cut_short is None else f"{cut_short[0].upper()}{cut_short[1:]}.",
+            told=found.causes,
         )
 
     # -- watching --------------------------------------------------------------------------------

@@ -126,7 +126,7 @@ class _Worker:
 
     def _audit(self, subject: Subject) -> None:
         from theodolite.collector import Choice
-        from theodolite.run import anatomy_for, run_properties
+        from theodolite.run import anatomy_for, answer_event, run_properties
 
         job = self._job
         choice = Choice.of(
@@ -144,6 +144,9 @@ class _Worker:
             return  # the run was ended: the supervisor says by what
         self._tell({"event": "stage", "name": "anatomy"})
         self._tell({"event": "anatomy", "anatomy": anatomy_for(subject), "notes": subject.notes})
+        self._tell({"event": "stage", "name": "answer"})
+        checks = self._findings.checks(job.expected)
+        self._tell(answer_event(subject, checks, strict=job.strict))
         if job.scripts is not None:
             self._tell({"event": "stage", "name": "scripts"})
             self._write_scripts(subject, job.scripts)

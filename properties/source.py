@@ -50,7 +50,7 @@ class PropertySource:
     says: str
     place: Place
     views: tuple[str, ...] = ()
-    budget: str = "standard"
+    budget: str = "quick"
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def find_properties(folder: Path = PROPERTIES) -> list[PropertySource]:
             says=_sentence(function),
             place=Place(path, function.lineno),
             views=tuple(call.options.get("views", ())),
-            budget=call.options.get("budget", "standard"),
+            budget=call.options.get("budget", "quick"),
         )
         for path in sorted(folder.rglob("test_*.py"))
         for name, function, call in _decorated(path, "claim", "check")

@@ -19,6 +19,7 @@ from theodolite.fixtures.anatomy.sight import sight_over
 from theodolite.fixtures.errors import Unknown
 from theodolite.fixtures.judging.judgement import judge, not_applicable, require
 from theodolite.fixtures.subject.declarations import expanded
+from theodolite.fixtures.subject.once import once
 from theodolite.fixtures.subject.subject import Subject
 from theodolite.properties import check
 
@@ -359,13 +360,18 @@ def _judge_own_window(subject: Subject, window: int) -> None:
 
 def _is_plain(subject: Subject, base: float) -> bool:
     """Whether all layers turn alike, at every length, and the series is not to end at 1/base."""
-    if is_scaled_with_length(subject):
+    if _is_scaled_with_length(subject):
         return False
     rotations = [layer.rotary for layer in _attention(subject) if layer.rotary is not None]
     bases = [rotary.base for rotary in rotations if rotary.base is not None]
     ends = [min(map(float, rotary.frequencies)) * base for rotary in rotations]
     alike = len(bases) == len(rotations) and max(bases) <= min(bases) * (1 + SAME)
     return alike and not any(abs(end - 1) <= SAME for end in ends)
+
+
+@once
+def _is_scaled_with_length(subject: Subject) -> bool:
+    return is_scaled_with_length(subject)
 
 
 def _is_called(measured: Any, said: Any) -> bool:

@@ -31,7 +31,7 @@ _GRADIENT = 1e-3
 norm for a thousand terms through a dozen products. A mean of means is off by some tenths."""
 
 
-@check("loss.padding", "AUD-10", "AUD-5", component="loss", views=("sharpened",))
+@check("loss.padding", "AUD-10", "AUD-5", component="loss", views=("sharpened",), budget="standard")
 def test_more_padding_does_not_change_the_loss(view: View) -> None:
     """A ragged batch, filled up further with ignored targets; under a mask where there is one."""
     fit, bound = plain_fit(view)

@@ -81,8 +81,7 @@ def test_a_script_or_the_lack_of_one_is_named():
 def test_the_likely_causes_are_those_of_the_diagnosis():
     report = Report("model.py:Model", (FAILED,))
     lines = dict(explanation(FAILED, report))
-    likeliest = report.diagnosis[0]
-    assert (likeliest["sentence"] or likeliest["cause"]) in lines["likely"]
+    assert report.causes[0].says in lines["likely"]
 
 
 def test_what_could_not_be_carried_out_is_told_by_its_message():
