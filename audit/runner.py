@@ -39,6 +39,7 @@ class Runner:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._over = False
+        self._lock = threading.Lock()
         self._folder = tempfile.TemporaryDirectory(prefix="theodolite-", ignore_cleanup_errors=True)
 
     def do(self, task: Callable[[T], R], argument: T) -> R:
@@ -69,21 +70,26 @@ class Runner:
 
     def end(self) -> None:
         """End the process, whatever it does; `do` raises `Lost` from then on."""
-        self._over = True
+        with self._lock:
+            self._over = True
         if self._process is not None:
             end(self._process)
         self._folder.cleanup()
 
     def _running(self) -> subprocess.Popen[bytes]:
-        if self._over:
-            raise Lost("the work was ended")
-        if self._process is None:
-            folder = Path(self._folder.name)
-            with (folder / LAST_WORDS).open("wb") as last_words:
-                self._process = start(
-                    "theodolite.runner", folder=folder, stdout=subprocess.PIPE, stderr=last_words
-                )
-        return self._process
+        with self._lock:
+            if self._over:
+                raise Lost("the work was ended")
+            if self._process is None:
+                self._process = self._started(Path(self._folder.name))
+            return self._process
+
+    @staticmethod
+    def _started(folder: Path) -> subprocess.Popen[bytes]:
+        with (folder / LAST_WORDS).open("wb") as last_words:
+            return start(
+                "theodolite.runner", folder=folder, stdout=subprocess.PIPE, stderr=last_words
+            )
 
 
 def main() -> None:

@@ -12,7 +12,8 @@ stopped, whatever ended it. A line of LIST.txt is a subject and options of its o
   submissions/ada/model.py:GPT --set vocab=74
 
 Exit status: 0 every subject passed; 1 one failed; 2 the command is wrong; 3 none failed, and one
-could not be loaded; 4 none of these, and one is incomplete; 130 and 143 interrupted.
+could not be loaded; 4 none of these, and one is incomplete, or the Dask scheduler was lost; 130
+and 143 interrupted.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import os
 import signal
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from theodolite.arguments import Parser, add_fleet_arguments
 from theodolite.judging_arguments import add_judging_arguments
@@ -82,6 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
     from theodolite.fixtures.subject.declarations import require_declarable
     from theodolite.fleet import fleet_of
     from theodolite.survey_folder import SurveyFolder
+    from theodolite.survey_page import page
     from theodolite.surveying import Plan
 
     require_files({"--json": arguments.json})
@@ -89,21 +91,22 @@ def run(arguments: argparse.Namespace) -> int:
     plan = Plan.of(arguments.subjects, arguments.lists, arguments)
     with SurveyFolder(Path(arguments.out)) as folder:
         fleet = fleet_of(arguments.jobs, arguments.dask, arguments.audit_limit)
-        with _Stopping() as stopping, _Progress(quiet=arguments.quiet) as progress:
-            plan.carry_out(folder, fleet, retry=arguments.retry, told=progress.tell)
-        survey = plan.survey(folder)
-        _finish(arguments, folder, survey)
+        try:
+            with _Stopping() as stopping, _Progress(quiet=arguments.quiet) as progress:
+                plan.carry_out(folder, fleet, retry=arguments.retry, told=progress.tell)
+        finally:
+            survey = plan.survey(folder)
+            index = folder.write_index(page(survey))
+        _show(arguments, survey, index)
     if stopping.signal is not None:
         return _BY_SIGNAL + stopping.signal
     return EXIT_STATUS[survey.verdict]
 
 
-def _finish(arguments: argparse.Namespace, folder: Any, survey: Survey) -> None:
+def _show(arguments: argparse.Namespace, survey: Survey, index: Path) -> None:
     from theodolite.console import console
-    from theodolite.survey_page import page
     from theodolite.survey_table import render
 
-    index = folder.write_index(page(survey))
     printed = console(stderr=arguments.json == "-")
     render(survey, printed, short=arguments.quiet)
     printed.print(f"{os.path.relpath(index)} shows all", markup=False)
@@ -167,7 +170,8 @@ class _Progress:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bar.stop()
+        if self._console.is_terminal:
+            self._bar.stop()
 
     def tell(self, line: Line, done: int, planned: int) -> None:
         """Show the subject of a line, and how many have ended."""

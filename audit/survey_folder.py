@@ -67,7 +67,7 @@ class SurveyFolder:
 
     def has_report(self, line: Mapping[str, Any]) -> bool:
         """Whether the report that a line tells of is there."""
-        return (self.path / line["report"]).is_file()
+        return self.path.joinpath(line["report"]).is_file()
 
     def add(self, line: Mapping[str, Any], report: Mapping[str, Any]) -> dict[str, Any]:
         """Write a report, and then the line that tells of it; the line with the report's place."""

@@ -17,7 +17,7 @@ import theodolite
 from theodolite.command_line import BUDGET
 from theodolite.fixtures.errors import UsageError
 from theodolite.fixtures.loading.settings import write_settings
-from theodolite.fleet import Cluster, Ended, Fleet, fleet_of
+from theodolite.fleet import Ended, Fleet, fleet_of
 from theodolite.job import Job
 from theodolite.judging_arguments import AUDIT_LIMIT, job_of, require_judgeable
 from theodolite.subject_arguments import LIMIT
@@ -255,10 +255,9 @@ class Plan:
     def carry_out(self, folder: SurveyFolder, fleet: Fleet, *, retry: bool, told: Told) -> None:
         """Make the audits that `folder` does not have, and add each to it as it ends."""
         left = self._left(folder, retry=retry)
-        elsewhere = isinstance(fleet, Cluster)
         beside = min(fleet.beside(), len(left) - 1)
         orders = [
-            replace(each, job=replace(each.job, beside=beside), elsewhere=elsewhere)
+            replace(each, job=replace(each.job, beside=beside), elsewhere=fleet.elsewhere)
             for each in left
         ]
         done = len(self._orders) - len(left)
