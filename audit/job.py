@@ -23,6 +23,8 @@ class Job:
     Attributes:
         named: The subject and how to build it; see `theodolite.subject_arguments.subject_of`.
         expected: Check id → reason, of the failures that are expected.
+        known: Check id → where from, of the failures that were there before (see
+            `theodolite.baseline`).
         budget: As for `theodolite.audit`.
         select: As for `theodolite.audit`.
         skip: As for `theodolite.audit`.
@@ -41,6 +43,7 @@ class Job:
 
     named: Mapping[str, Any]
     expected: Mapping[str, str] = field(default_factory=dict)
+    known: Mapping[str, str] = field(default_factory=dict)
     budget: str = "standard"
     select: list[str] | None = None
     skip: list[str] | None = None
