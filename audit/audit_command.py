@@ -74,6 +74,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=False,
         help="fail for hazards too: what goes wrong in a use alone that nobody has declared",
     )
+    add(
+        "--proof",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="prove causes: mend what is said to be wrong in a copy and judge again what failed",
+    )
     add("--durations", type=whole(0), metavar="N", help="show the N slowest checks (0: all)")
     add("--json", metavar="FILE", help="write the report as JSON (- for stdout)")
     add("--junit", metavar="FILE", help="write the report as JUnit XML (- for stdout)")
@@ -143,6 +149,7 @@ def _job(arguments: argparse.Namespace, named: dict[str, Any]) -> Job:
         explore=arguments.explore,
         fail_fast=arguments.fail_fast,
         strict=arguments.strict,
+        proof=arguments.proof,
         scripts=arguments.reproduce,
         memory_limit=arguments.memory_limit,
     )
