@@ -32,6 +32,7 @@ class Job:
         explore: As for `theodolite.audit`.
         fail_fast: As for `theodolite.audit`.
         strict: As for `theodolite.audit`.
+        proof: As `prove` for `theodolite.audit`.
         scripts: Folder into which the failures' scripts are written, or None.
         pictures: Whether to take the numbers that a report draws.
         memory_limit: GiB that it may use; None for what `theodolite.memory_limit` derives.
@@ -51,6 +52,7 @@ class Job:
     explore: bool = False
     fail_fast: bool = False
     strict: bool = False
+    proof: bool = True
     scripts: str | None = None
     pictures: bool = False
     memory_limit: float | None = None
@@ -62,6 +64,11 @@ class Job:
     def audit(self) -> Audit:
         """What decides its result, as reports tell it."""
         return Audit(**self.named, budget=self.budget, explore=self.explore)
+
+    @property
+    def prove(self) -> str | None:
+        """The budget, where causes are to be proved by repair."""
+        return self.budget if self.proof else None
 
     @property
     def command(self) -> str:

@@ -146,7 +146,7 @@ class _Worker:
         self._tell({"event": "anatomy", "anatomy": anatomy_for(subject), "notes": subject.notes})
         self._tell({"event": "stage", "name": "answer"})
         checks = self._findings.checks(job.expected)
-        self._tell(answer_event(subject, checks, strict=job.strict))
+        self._tell(answer_event(subject, checks, strict=job.strict, prove=job.prove))
         if job.pictures:
             self._tell({"event": "stage", "name": "pictures"})
             self._tell(pictures_event(subject, checks))
