@@ -20,7 +20,14 @@ from theodolite.properties import check
 _LARGER = 8.0
 
 
-@check("assembly.final_norm", "RES-5", "GPT-1", component="norm", views=("sharpened",))
+@check(
+    "assembly.final_norm",
+    "RES-5",
+    "GPT-1",
+    component="norm",
+    views=("sharpened",),
+    budget="standard",
+)
 def test_the_head_reads_a_normalised_stream(view: View) -> None:
     """Eight times the last block's output gives the same logits: a norm stands before the head.
 

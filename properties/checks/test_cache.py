@@ -107,7 +107,7 @@ def test_reading_in_chunks_gives_the_logits_of_the_full_forward(driver: Driver) 
         _judge_pieces(driver, _fitting(pieces, driver.view.length))
 
 
-@check("cache.long", "AUD-6", "GEN-4", component="cache", views=("sharpened",))
+@check("cache.long", "AUD-6", "GEN-4", component="cache", views=("sharpened",), budget="standard")
 def test_a_long_prompt_is_read_on_like_a_short_one(driver: Driver) -> None:
     """Beyond every window of a small model, up to its longest input; that it may refuse at once."""
     view = driver.view
@@ -118,7 +118,7 @@ def test_a_long_prompt_is_read_on_like_a_short_one(driver: Driver) -> None:
     _judge_pieces(driver, [length - 4, 1, 1, 1, 1], may_refuse=True)
 
 
-@check("cache.turns", "AUD-6", "GEN-4", component="cache", views=("sharpened",))
+@check("cache.turns", "AUD-6", "GEN-4", component="cache", views=("sharpened",), budget="standard")
 def test_two_batches_read_in_turn_know_nothing_of_each_other(sound: Driver) -> None:
     """A cache is used and left; then two are read in turn, or, inside a model, one by one."""
     driver, view, length = sound, sound.view, sound.view.length
@@ -147,7 +147,7 @@ def test_two_batches_read_in_turn_know_nothing_of_each_other(sound: Driver) -> N
         )
 
 
-@check("cache.programs", "AUD-6", component="cache", views=("sharpened",))
+@check("cache.programs", "AUD-6", component="cache", views=("sharpened",), budget="standard")
 @example(program=EVERYTHING)
 @drawn(max_examples=8, program=st.lists(OPERATIONS, min_size=2, max_size=10))
 def test_any_sequence_of_operations_gives_the_logits_of_the_full_forward(

@@ -52,7 +52,7 @@ def test_a_later_token_never_changes_an_earlier_logit(view: View) -> None:
     _judge_agreement(view, ids, changed, agreeing)
 
 
-@check("causality.shapes", "ATT-4", component="mask")
+@check("causality.shapes", "ATT-4", component="mask", budget="standard")
 @drawn(max_examples=8, length=st.integers(2, 24), batch=st.integers(1, 3), seed=st.integers(0, 99))
 def test_causality_holds_at_every_length(view: View, length: int, batch: int, seed: int) -> None:
     """Whatever the length, a change of the second half leaves the first half alone."""
@@ -76,6 +76,7 @@ def test_causality_holds_at_every_length(view: View, length: int, batch: int, se
         "all-ones mask",
         "other backend",
     ),
+    budget="standard",
 )
 def test_logits_of_a_prefix_are_the_prefix_of_the_logits(view: View) -> None:
     """Cut the sequence short, at odd and even lengths: what remains gives the same logits."""
@@ -108,6 +109,7 @@ def test_logits_of_a_prefix_are_the_prefix_of_the_logits(view: View) -> None:
         "all-ones mask",
         "other backend",
     ),
+    budget="standard",
 )
 def test_no_gradient_flows_from_a_logit_to_a_later_token(view: View) -> None:
     """The gradient of position t with respect to embeddings after t is exactly 0."""

@@ -19,6 +19,7 @@ from theodolite.fixtures.anatomy.sight import sight_over
 from theodolite.fixtures.errors import Unknown
 from theodolite.fixtures.judging.judgement import judge, not_applicable, require
 from theodolite.fixtures.subject.declarations import expanded
+from theodolite.fixtures.subject.once import once
 from theodolite.fixtures.subject.subject import Subject
 from theodolite.properties import check
 
@@ -172,16 +173,19 @@ SETTINGS: Mapping[str, Setting] = {
 
 @check("declared.scale", "SCL-5", component="scale")
 def test_the_declared_scale_is_the_real_one(subject: Subject) -> None:
+    """The slope of the scores over q·k, layer by layer, is the declared factor."""
     _hold(subject, "scale", example="scale=VALUE")
 
 
 @check("declared.soft_cap", "STAB-3", component="scale")
 def test_the_declared_soft_cap_is_the_real_one(subject: Subject) -> None:
+    """The number that scores approach as q·k grows is the declared cap."""
     _hold(subject, "soft_cap", example="soft_cap=VALUE")
 
 
 @check("declared.positions", "ROPE-4", "POS-2", component="position")
 def test_positions_enter_as_declared(subject: Subject) -> None:
+    """By rotation, a bias of distance, a table that is added, or not at all: as it is measured."""
     _hold(subject, "positions", example="positions=VALUE")
 
 
@@ -206,6 +210,7 @@ def test_the_rotation_is_as_declared(subject: Subject) -> None:
 
 @check("declared.feed_forward", "FFN-2", component="feed_forward")
 def test_the_feed_forward_network_is_as_declared(subject: Subject) -> None:
+    """Its activation, gate and width, and how many experts there are and work on a token."""
     known, anatomy = _known(subject), anatomy_of(subject)
     routed = [key for key in ("experts", "active_experts", "shared_width") if key in known]
     parts = anatomy.feed_forward
@@ -223,17 +228,20 @@ def test_the_feed_forward_network_is_as_declared(subject: Subject) -> None:
 
 @check("declared.norm", "NORM-1", "NORM-6", component="norm")
 def test_norms_and_biases_are_as_declared(subject: Subject) -> None:
+    """The kind of the norms, their epsilon and place, and whether linear layers have biases."""
     _hold(subject, "norm", "norm_eps", "placement", "parallel", "bias", example="norm=RMSNorm")
 
 
 @check("declared.shape", "MHA-1", "HYP-1", component="heads")
 def test_layers_heads_and_widths_are_as_declared(subject: Subject) -> None:
+    """The shape that was measured, layer by layer, and whether it has sinks or norms on q and k."""
     keys = ("layers", "width", "heads", "kv_heads", "head_width", "sinks", "qk_norm")
     _hold(subject, *keys, example="heads=8")
 
 
 @check("declared.tied", "AUD-9", component="tying")
 def test_embedding_and_head_are_tied_as_declared(subject: Subject) -> None:
+    """The two tables share their memory, or do not."""
     declared, measured = _known(subject).get("tied"), anatomy_of(subject).tied
     if declared is None:
         not_applicable("no tied is declared: --declare tied=VALUE")
@@ -251,6 +259,7 @@ def test_embedding_and_head_are_tied_as_declared(subject: Subject) -> None:
 
 @check("declared.window", "ATT-2", component="window")
 def test_the_declared_window_is_the_real_one(subject: Subject) -> None:
+    """How many keys the queries of each layer see, themselves included."""
     known = _known(subject)
     if "window" not in known:
         not_applicable("no window is declared: --declare window=VALUE")
@@ -359,13 +368,18 @@ def _judge_own_window(subject: Subject, window: int) -> None:
 
 def _is_plain(subject: Subject, base: float) -> bool:
     """Whether all layers turn alike, at every length, and the series is not to end at 1/base."""
-    if is_scaled_with_length(subject):
+    if _is_scaled_with_length(subject):
         return False
     rotations = [layer.rotary for layer in _attention(subject) if layer.rotary is not None]
     bases = [rotary.base for rotary in rotations if rotary.base is not None]
     ends = [min(map(float, rotary.frequencies)) * base for rotary in rotations]
     alike = len(bases) == len(rotations) and max(bases) <= min(bases) * (1 + SAME)
     return alike and not any(abs(end - 1) <= SAME for end in ends)
+
+
+@once
+def _is_scaled_with_length(subject: Subject) -> bool:
+    return is_scaled_with_length(subject)
 
 
 def _is_called(measured: Any, said: Any) -> bool:

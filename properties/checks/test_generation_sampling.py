@@ -37,7 +37,7 @@ def writer(view: View) -> Writer:
     return found
 
 
-@check("generation.top_k", "GEN-1", component="generation", views=("sharpened",))
+@check("generation.top_k", "GEN-1", component="generation", views=("sharpened",), budget="standard")
 def test_top_k_draws_from_the_k_likeliest_tokens_and_all_of_them(
     view: View, writer: Writer
 ) -> None:
@@ -47,7 +47,7 @@ def test_top_k_draws_from_the_k_likeliest_tokens_and_all_of_them(
     _judge_support(view, writer, probabilities, {"top_k": _KEPT}, cause="top-k-support")
 
 
-@check("generation.top_p", "GEN-1", component="generation", views=("sharpened",))
+@check("generation.top_p", "GEN-1", component="generation", views=("sharpened",), budget="standard")
 def test_top_p_keeps_the_token_with_which_the_mass_is_reached(view: View, writer: Writer) -> None:
     """The bound lies in the middle of the last kept token, so that rounding cannot matter."""
     _require_offer(writer, "top_p")
@@ -77,7 +77,13 @@ def test_filters_together_never_leave_nothing(view: View, writer: Writer) -> Non
     )
 
 
-@check("generation.distribution", "GEN-1", component="generation", views=("sharpened",))
+@check(
+    "generation.distribution",
+    "GEN-1",
+    component="generation",
+    views=("sharpened",),
+    budget="standard",
+)
 def test_tokens_are_drawn_from_the_softmax_of_the_last_logits(view: View, writer: Writer) -> None:
     """Chi-squared of the draws; a true sampler exceeds the bound once in ten million audits."""
     probabilities = _probabilities(view, writer)

@@ -33,7 +33,7 @@ def test_a_single_token_is_enough(view: View) -> None:
     )
 
 
-@check("length.longest", "AUD-11", component="shape")
+@check("length.longest", "AUD-11", component="shape", budget="standard")
 def test_the_longest_input_works_and_a_longer_one_is_refused_or_right(view: View) -> None:
     """At the limit the first logits are those of a short input; past it: the same, or an error."""
     if view.name != "as given":

@@ -122,7 +122,7 @@ def test_padding_gives_no_nan_at_real_tokens(view: View, side: str) -> None:
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-@check("padding.content", "AUD-5", component="padding", views=("sharpened",))
+@check("padding.content", "AUD-5", component="padding", views=("sharpened",), budget="standard")
 def test_what_stands_at_padding_does_not_matter(view: View, side: str) -> None:
     """Other tokens at padding, the same mask: logits of real tokens stay, finite ones."""
     _require_side(view, side)
@@ -176,7 +176,9 @@ def test_a_padded_sequence_gives_the_logits_of_the_sequence_alone(view: View, si
     )
 
 
-@check("padding.causality", "AUD-5", "ATT-4", component="mask", views=("sharpened",))
+@check(
+    "padding.causality", "AUD-5", "ATT-4", component="mask", views=("sharpened",), budget="standard"
+)
 def test_a_padding_mask_does_not_replace_the_causal_mask(view: View) -> None:
     """With real padding in the batch, later tokens still change no earlier logits."""
     padding = padding_of(view.subject)

@@ -48,7 +48,7 @@ def test_one_token_repeated_gives_one_distribution(view: View) -> None:
     )
 
 
-@check("positions.order_matters", "ORD-4", component="position")
+@check("positions.order_matters", "ORD-4", component="position", budget="standard")
 def test_swapping_two_earlier_tokens_changes_the_last_logits(view: View) -> None:
     """The control of permutation: a decoder tells "dog bites man" from "man bites dog"."""
     if view.name != "sharpened":

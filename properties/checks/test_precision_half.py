@@ -68,6 +68,7 @@ def test_autocast_costs_what_rounding_costs(view: View) -> None:
     views=("sharpened",),
     level="hazard",
     use="bfloat16",
+    budget="standard",
 )
 def test_half_precision_keeps_late_positions(view: View) -> None:
     """At positions near 8,000, and at the end of 512 tokens, rounding costs what it costs at 0.

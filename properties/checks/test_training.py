@@ -31,7 +31,7 @@ neighbours apart. The checks of causality see those at once.
 """
 
 
-@check("training.smoke", "TRAIN-1", component="training")
+@check("training.smoke", "TRAIN-1", component="training", budget="standard")
 def test_a_copy_of_the_subject_learns_which_token_follows_which(subject: Subject) -> None:
     """Eight tokens follow each other in a fixed cycle, begun anywhere.
 
@@ -61,7 +61,7 @@ def test_a_copy_of_the_subject_learns_which_token_follows_which(subject: Subject
     )
 
 
-@check("training.leak", "ATT-6", component="mask")
+@check("training.leak", "ATT-6", component="mask", budget="standard")
 def test_no_training_on_uniform_tokens_gets_below_their_entropy(subject: Subject) -> None:
     """Fresh, independent, uniform tokens at every step: nothing can be learned but to see ahead.
 
