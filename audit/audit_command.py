@@ -12,13 +12,15 @@ Examples:
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from theodolite.arguments import Parser, whole
+from theodolite.arguments import Parser, one_of, whole
 from theodolite.fixtures.errors import SubjectError, TheodoliteError, UsageError
+from theodolite.formats import FORMATS, Format
 from theodolite.judging_arguments import add_judging_arguments, job_of, require_judgeable
 from theodolite.outputs import require_files, write_json, write_text
 from theodolite.subject_arguments import add_subject_arguments, complete_from_project, subject_of
@@ -41,8 +43,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--list", action="store_true", help="only list the checks that would run")
     add("--durations", type=whole(0), metavar="N", help="show the N slowest checks (0: all)")
-    add("--json", metavar="FILE", help="write the report as JSON (- for stdout)")
-    add("--junit", metavar="FILE", help="write the report as JUnit XML (- for stdout)")
+    add(
+        "--baseline",
+        metavar="FILE",
+        help="an earlier report, as --json writes it: what failed there fails nothing",
+    )
+    add(
+        "--update-baseline",
+        action="store_true",
+        help="judge without the baseline, and write the report into it",
+    )
+    add(
+        "--format",
+        type=one_of("full", "concise"),
+        default="full",
+        metavar="full|concise",
+        help="how to print the answer: whole (full), or FILE:LINE: CODE: SENTENCE for each problem",
+    )
+    for each in FORMATS:
+        add(each.option, metavar="FILE", help=f"write the report {each.says} (- for stdout)")
+    add(
+        "--github",
+        action=argparse.BooleanOptionalAction,
+        default=False,
+        help="also print annotations and write a job summary, for a GitHub workflow",
+    )
     add(
         "--reproduce",
         metavar="DIR",
@@ -62,7 +87,13 @@ def run(arguments: argparse.Namespace) -> int:
     _require(arguments, named["declare"])
     if arguments.list:
         return _list(arguments)
-    job = job_of(arguments, named, scripts=arguments.reproduce)
+    job = job_of(
+        arguments,
+        named,
+        known=_known(arguments),
+        scripts=arguments.reproduce,
+        pictures=arguments.html is not None,
+    )
     from theodolite.supervisor import Supervisor
 
     with Supervisor(job, arguments.audit_limit) as supervisor:
@@ -79,7 +110,19 @@ def run(arguments: argparse.Namespace) -> int:
         return _BY_SIGNAL + supervisor.interrupted
     if failure is not None:
         raise failure
+    if arguments.update_baseline:
+        write_json(report.to_dict(), arguments.baseline)
+        return 0
     return EXIT_STATUS[report.verdict]
+
+
+def _known(arguments: argparse.Namespace) -> dict[str, str]:
+    """The failures that the baseline knows, where it is not to be written anew."""
+    if arguments.baseline is None or arguments.update_baseline:
+        return {}
+    from theodolite.baseline import known_failures
+
+    return known_failures(arguments.baseline)
 
 
 def _failure(supervisor: Supervisor, report: Report, *, debug: bool) -> TheodoliteError | None:
@@ -94,12 +137,19 @@ def _failure(supervisor: Supervisor, report: Report, *, debug: bool) -> Theodoli
 
 
 def _show(arguments: argparse.Namespace, report: Report) -> None:
+    from rich.text import Text
+
     from theodolite.check_list import print_durations
     from theodolite.console import console
     from theodolite.terminal import render
 
-    printed = console(stderr="-" in (arguments.json, arguments.junit))
-    render(report, printed)
+    printed = console(stderr="-" in [file for _, file in _files(arguments)])
+    if arguments.format == "concise":
+        from theodolite.formats import concise
+
+        printed.print(Text(concise.write(report)), end="", soft_wrap=True)
+    else:
+        render(report, printed)
     if arguments.durations is not None:
         print_durations(report, printed, arguments.durations)
 
@@ -111,8 +161,11 @@ def _require(arguments: argparse.Namespace, declare: Mapping[str, Any]) -> None:
 
     require_declarable(declare)
     place = arguments.subject.rpartition(":")[0] or arguments.subject
+    if arguments.update_baseline and arguments.baseline is None:
+        raise UsageError("--update-baseline needs --baseline FILE: the file to write")
+    baseline = arguments.baseline if arguments.update_baseline else None
     require_files(
-        {"--json": arguments.json, "--junit": arguments.junit},
+        {**{each.option: file for each, file in _files(arguments)}, "--baseline": baseline},
         kept=(Path(place), "the subject") if place.endswith(".py") else None,
     )
     if arguments.reproduce is not None:
@@ -139,9 +192,17 @@ def _selected(arguments: argparse.Namespace) -> Selection:
 
 
 def _write(arguments: argparse.Namespace, report: Report) -> None:
-    if arguments.json is not None:
-        write_json(report.to_dict(), arguments.json)
-    if arguments.junit is not None:
-        from theodolite.junit import to_junit
+    for each, file in _files(arguments):
+        if file is not None:
+            write_text(each.write(report), file)
+    if arguments.github:
+        from theodolite.formats import github
 
-        write_text(to_junit(report), arguments.junit)
+        sys.stdout.write(github.write(report))
+        if file := os.environ.get(github.SUMMARY):
+            write_text(github.summary(report), file, mode="a")
+
+
+def _files(arguments: argparse.Namespace) -> list[tuple[Format, str | None]]:
+    """Each way to write a report, and the file that is asked for, if any is."""
+    return [(each, getattr(arguments, each.name.replace("-", "_"))) for each in FORMATS]

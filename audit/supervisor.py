@@ -59,7 +59,7 @@ class Supervisor:
     """
 
     def __init__(self, job: Job, limit: float) -> None:
-        self.findings = Findings(job.audit)
+        self.findings = Findings(job.audit, job.known)
         self.cut_short: str | None = None
         self.interrupted: int | None = None
         self._job = job
@@ -116,6 +116,7 @@ class Supervisor:
             strict=job.strict,
             cut_short=None if cut_short is None else f"{cut_short[0].upper()}{cut_short[1:]}.",
             told=found.causes,
+            pictures=found.pictures,
         )
 
     # -- watching --------------------------------------------------------------------------------

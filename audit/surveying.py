@@ -131,6 +131,7 @@ def survey(
     explore: bool = False,
     fail_fast: bool = False,
     strict: bool = False,
+    prove: bool = True,
     time_limit: float = LIMIT,
     audit_limit: float = AUDIT_LIMIT,
     memory_limit: float | None = None,
@@ -159,6 +160,7 @@ def survey(
         explore: Draw fresh examples.
         fail_fast: Stop each audit at its first failure.
         strict: Fail for hazards too.
+        prove: Prove causes by mending them in a copy.
         time_limit: Seconds that one forward may take.
         audit_limit: Seconds that one audit may take.
         memory_limit: GiB that one audit may use; None for its share of what is free.
@@ -183,6 +185,7 @@ def survey(
         explore=explore,
         fail_fast=fail_fast,
         strict=strict,
+        proof=prove,
         audit_limit=audit_limit,
         memory_limit=memory_limit,
         expected_failures=dict(expected_failures or {}),
@@ -212,7 +215,7 @@ class _Order:
     def asked(self) -> str:
         """A digest of what decides its result beside the subject's files."""
         job = self.job
-        decisive = [job.command, job.strict, job.fail_fast, sorted(job.expected.items())]
+        decisive = [job.command, job.strict, job.fail_fast, job.proof, sorted(job.expected.items())]
         return sha256(json.dumps([decisive, _versions()]).encode()).hexdigest()
 
     @property

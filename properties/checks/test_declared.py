@@ -173,16 +173,19 @@ SETTINGS: Mapping[str, Setting] = {
 
 @check("declared.scale", "SCL-5", component="scale")
 def test_the_declared_scale_is_the_real_one(subject: Subject) -> None:
+    """The slope of the scores over q·k, layer by layer, is the declared factor."""
     _hold(subject, "scale", example="scale=VALUE")
 
 
 @check("declared.soft_cap", "STAB-3", component="scale")
 def test_the_declared_soft_cap_is_the_real_one(subject: Subject) -> None:
+    """The number that scores approach as q·k grows is the declared cap."""
     _hold(subject, "soft_cap", example="soft_cap=VALUE")
 
 
 @check("declared.positions", "ROPE-4", "POS-2", component="position")
 def test_positions_enter_as_declared(subject: Subject) -> None:
+    """By rotation, a bias of distance, a table that is added, or not at all: as it is measured."""
     _hold(subject, "positions", example="positions=VALUE")
 
 
@@ -207,6 +210,7 @@ def test_the_rotation_is_as_declared(subject: Subject) -> None:
 
 @check("declared.feed_forward", "FFN-2", component="feed_forward")
 def test_the_feed_forward_network_is_as_declared(subject: Subject) -> None:
+    """Its activation, gate and width, and how many experts there are and work on a token."""
     known, anatomy = _known(subject), anatomy_of(subject)
     routed = [key for key in ("experts", "active_experts", "shared_width") if key in known]
     parts = anatomy.feed_forward
@@ -224,17 +228,20 @@ def test_the_feed_forward_network_is_as_declared(subject: Subject) -> None:
 
 @check("declared.norm", "NORM-1", "NORM-6", component="norm")
 def test_norms_and_biases_are_as_declared(subject: Subject) -> None:
+    """The kind of the norms, their epsilon and place, and whether linear layers have biases."""
     _hold(subject, "norm", "norm_eps", "placement", "parallel", "bias", example="norm=RMSNorm")
 
 
 @check("declared.shape", "MHA-1", "HYP-1", component="heads")
 def test_layers_heads_and_widths_are_as_declared(subject: Subject) -> None:
+    """The shape that was measured, layer by layer, and whether it has sinks or norms on q and k."""
     keys = ("layers", "width", "heads", "kv_heads", "head_width", "sinks", "qk_norm")
     _hold(subject, *keys, example="heads=8")
 
 
 @check("declared.tied", "AUD-9", component="tying")
 def test_embedding_and_head_are_tied_as_declared(subject: Subject) -> None:
+    """The two tables share their memory, or do not."""
     declared, measured = _known(subject).get("tied"), anatomy_of(subject).tied
     if declared is None:
         not_applicable("no tied is declared: --declare tied=VALUE")
@@ -252,6 +259,7 @@ def test_embedding_and_head_are_tied_as_declared(subject: Subject) -> None:
 
 @check("declared.window", "ATT-2", component="window")
 def test_the_declared_window_is_the_real_one(subject: Subject) -> None:
+    """How many keys the queries of each layer see, themselves included."""
     known = _known(subject)
     if "window" not in known:
         not_applicable("no window is declared: --declare window=VALUE")
