@@ -17,9 +17,12 @@ if TYPE_CHECKING:
     from theodolite.inspection import inspect
     from theodolite.report import Check, Report
     from theodolite.run import audit
+    from theodolite.surveying import Survey, survey
 
 __version__ = "0.1.0"
-__all__ = ["Anatomy", "Check", "Comparison", "Report", "audit", "compare", "inspect"]
+__all__ = [
+    "Anatomy", "Check", "Comparison", "Report", "Survey", "audit", "compare", "inspect", "survey",
+]  # fmt: skip
 
 __getattr__ = offering(
     __name__,
@@ -30,6 +33,8 @@ __getattr__ = offering(
         "inspect": "inspection",
         "Report": "report",
         "Check": "report",
+        "survey": "surveying",
+        "Survey": "surveying",
         "Anatomy": "fixtures.anatomy.measure",
     },
 )
