@@ -303,8 +303,8 @@ def _parting(parting: Parting) -> dict[str, Any]:
         "measured": _number(parting.measured),
         "at_most": _number(parting.at_most),
         "also": [{"role": p.role, "layer": p.layer} for p in parting.also],
-        "source_a": None,
-        "source_b": None,
+        "source_a": None if parting.source_a is None else parting.source_a.to_dict(),
+        "source_b": None if parting.source_b is None else parting.source_b.to_dict(),
         "says": says_of(parting),
     }
 

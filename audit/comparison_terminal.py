@@ -38,6 +38,14 @@ def render(comparison: Comparison, console: Console, *, verbose: bool = False) -
         console.print(
             f"\n[bold]{number}[/bold]  {escape(says_of(parting))}  [dim]({parting.component})[/dim]"
         )
+        for side, source in (("A", parting.source_a), ("B", parting.source_b)):
+            if source is not None:
+                shown = source.to_dict()
+                console.print(
+                    Text(f"   {side}  {shown['file']}:{source.line}  in {source.function}"),
+                    soft_wrap=True,
+                )
+                console.print(Text(f"      {source.line} │ {source.code}", "dim"), soft_wrap=True)
     for note in outcome.notes:
         console.print(f"[dim]· {escape(note)}[/dim]")
     if outcome.compared and not outcome.partings:
