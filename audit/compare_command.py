@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             action="append",
             default=[],
             help=f"keyword argument for building {side.upper()}"
-            + ("; dtype, device, backend say how it runs" if side == "b" else ""),
+            + ("; dtype and backend say how it runs" if side == "b" else ""),
         )
         parser.add_argument(
             f"--weights-{side}", metavar="FILE", help=f"weights of {side.upper()}, from a file"

@@ -20,7 +20,7 @@ from theodolite.fixtures.comparing.mapping import suggestions
 from theodolite.fixtures.comparing.second import Second, take_settings
 from theodolite.fixtures.comparing.sizes import differences, sizes_of, sizes_of_trace
 from theodolite.fixtures.comparing.trace import Trace, is_trace, read_trace
-from theodolite.fixtures.errors import SubjectError, UsageError
+from theodolite.fixtures.errors import SubjectError, TheodoliteError, UsageError
 from theodolite.fixtures.loading.argument_meanings import sized_like
 from theodolite.fixtures.subject.subject import Subject
 
@@ -178,8 +178,8 @@ def compare(
         a: As for `theodolite.audit`: what is taken for right.
         b: The same: what is compared with it.
         settings_a: Keyword arguments for building A.
-        settings_b: For building B; besides, `dtype`, `device`, `backend` and `compile` say how it
-            runs.
+        settings_b: For building B; besides, `dtype` and `backend` (the attention of a Hugging Face
+            model) say how it runs.
         declare: What is known of how to call both (vocabulary, longest, layout).
         map: A map file, or B's parameter → expression of A's; goes before what is found.
         as_configured: Build classes at the size of their own defaults.
@@ -250,7 +250,7 @@ class _Loading:
 
     def both(self) -> tuple[Subject, Subject]:
         """Both subjects; one of them built with the other's sizes where those differ."""
-        a, b = self._first(), self._second()
+        a, b = self._named("A", self._first), self._named("B", self._second)
         if not differences(a, b):
             return a, b
         for again, by in ((self._second, a), (self._first, b)):
@@ -263,6 +263,13 @@ class _Loading:
             if not differences(*pair):
                 return pair
         return a, b
+
+    def _named(self, name: str, load: Callable[[], Subject]) -> Subject:
+        """A subject; what keeps it from being loaded says which of the two it is."""
+        try:
+            return load()
+        except TheodoliteError as error:
+            raise type(error)(f"{name}: {error}") from error
 
     def second_like(self, trace: Trace) -> Subject:
         """The second subject, with the sizes of a trace where it can have them."""

@@ -130,3 +130,19 @@ def test_a_convention_that_differs_under_the_same_names_is_told_as_one(compared)
     notes = compared(Decoder, Pairs).to_dict()["notes"]
     assert any("it is a convention that differs" in note for note in notes)
     assert not any("convention" in note for note in compared(Decoder, Unscaled).to_dict()["notes"])
+
+
+class Detached(Decoder):
+    """Equal forwards; half of the network's gradient is lost."""
+
+    def network(self, layer, x):
+        out = super().network(layer, x)
+        return (out + out.detach()) / 2
+
+
+def test_models_that_are_equal_forwards_and_not_backwards_part(compared):
+    found = compared(Decoder, Detached)
+    assert found.verdict == "parted"
+    assert [parting.component for parting in found.partings] == ["gradient"]
+    document = found.to_dict()
+    assert document["partings"][0]["role"].startswith("gradient by layers.")
