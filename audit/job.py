@@ -23,6 +23,8 @@ class Job:
     Attributes:
         named: The subject and how to build it; see `theodolite.subject_arguments.subject_of`.
         expected: Check id → reason, of the failures that are expected.
+        known: Check id → where from, of the failures that were there before (see
+            `theodolite.baseline`).
         budget: As for `theodolite.audit`.
         select: As for `theodolite.audit`.
         skip: As for `theodolite.audit`.
@@ -32,13 +34,17 @@ class Job:
         strict: As for `theodolite.audit`.
         proof: As `prove` for `theodolite.audit`.
         scripts: Folder into which the failures' scripts are written, or None.
+        pictures: Whether to take the numbers that a report draws.
         memory_limit: GiB that it may use; None for what `theodolite.memory_limit` derives.
         folder: Working directory of the subject.
         path: Where modules are looked for.
+        beside: Audits that run beside it on its machine: they share what memory is free, and take
+            one thread each.
     """
 
     named: Mapping[str, Any]
     expected: Mapping[str, str] = field(default_factory=dict)
+    known: Mapping[str, str] = field(default_factory=dict)
     budget: str = "standard"
     select: list[str] | None = None
     skip: list[str] | None = None
@@ -48,9 +54,11 @@ class Job:
     strict: bool = False
     proof: bool = True
     scripts: str | None = None
+    pictures: bool = False
     memory_limit: float | None = None
     folder: str = field(default_factory=os.getcwd)
     path: tuple[str, ...] = field(default_factory=lambda: tuple(sys.path))
+    beside: int = 0
 
     @property
     def audit(self) -> Audit:

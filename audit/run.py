@@ -46,6 +46,7 @@ def audit(
     fail_fast: bool = False,
     strict: bool = False,
     prove: bool = True,
+    pictures: bool = False,
     time_limit: float = LIMIT,
     progress: Progress | None = None,
 ) -> Report:
@@ -72,6 +73,7 @@ def audit(
         fail_fast: Stop at the first failure that is not expected; what is left is not judged.
         strict: Fail for hazards too: what goes wrong in a use alone that nobody has declared.
         prove: Mend what is said to be wrong in a copy, and judge again what failed.
+        pictures: Take the numbers that `Report.plot` draws: a few forward passes more.
         time_limit: Seconds that one forward may take before it counts as hanging.
         progress: Called as work goes on.
 
@@ -124,6 +126,8 @@ def audit(
                 prove=budget if prove else None,
             )
         )
+        if pictures:
+            findings.take(pictures_event(loaded, findings.checks(expected)))
     finally:
         loaded.restore()
     return Report(
@@ -136,6 +140,7 @@ def audit(
         anatomy=anatomy,
         strict=strict,
         told=findings.causes,
+        pictures=findings.pictures,
     )
 
 
@@ -166,6 +171,14 @@ def answer_event(
     told = answer(subject, checks, strict=strict, prove=prove)
     causes = [cause.to_dict() for cause in told.causes]
     return {"event": "answer", "causes": causes, "sources": dict(told.sources)}
+
+
+def pictures_event(subject: Subject, checks: Sequence[Check]) -> Event:
+    """The event that what a report draws was taken, failures in the order of `checks` first."""
+    from theodolite.pictures import pictures_of
+
+    failed = [check for check in checks if check.outcome == "failed"]
+    return {"event": "pictures", "pictures": pictures_of(subject, failed)}
 
 
 def anatomy_for(subject: Subject) -> dict[str, Any]:
