@@ -6,12 +6,16 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import theodolite
 from theodolite.causes import Cause, causes_of, is_hazard, symptoms_of
+from theodolite.fixtures.errors import UsageError
 from theodolite.fixtures.judging.check import Check
 from theodolite.verdict import incompleteness, is_judged
+
+if TYPE_CHECKING:
+    from theodolite.plots import Plot
 
 __all__ = ["AuditFailure", "Cause", "Check", "Report", "is_hazard"]
 
@@ -40,6 +44,8 @@ class Report:
             did not.
         told: The root causes, where they were worked out beside the subject; None where the checks
             alone must tell.
+        pictures: Numbers to draw, by the name of their picture (see `theodolite.pictures`); empty
+            where they were not taken.
     """
 
     subject: str
@@ -53,6 +59,7 @@ class Report:
     command: str = ""
     cut_short: str | None = None
     told: tuple[Cause, ...] | None = None
+    pictures: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def verdict(self) -> str:
@@ -117,6 +124,24 @@ class Report:
     def diagnosis(self) -> list[dict[str, Any]]:
         """The root causes as plain values, as they stand in the JSON document."""
         return [cause.to_dict() for cause in self.causes]
+
+    def plot(self, name: str) -> Plot:
+        """One of the report's pictures, which a notebook shows: see `theodolite.plots.PLOTS`.
+
+        Raises:
+            UsageError: If no picture is called so, or its numbers were not taken.
+        """
+        from theodolite.plots import PLOTS, plot_of
+
+        if name not in PLOTS:
+            raise UsageError(f"no picture is called {name!r}; there are {', '.join(PLOTS)}")
+        plot = plot_of(self, name)
+        if plot is None:
+            raise UsageError(
+                f"there is no picture {name!r} of this subject, or its numbers were not taken: "
+                "audit with pictures=True"
+            )
+        return plot
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values, ready for JSON (schema "theodolite-report/2")."""

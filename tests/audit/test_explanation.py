@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from theodolite.explanation import explanation
-from theodolite.junit import to_junit
+from theodolite.formats import junit
 from theodolite.properties.ledger import load_ledger
 from theodolite.report import Check, Report
 from theodolite.terminal import render
@@ -92,7 +92,7 @@ def test_what_could_not_be_carried_out_is_told_by_its_message():
 
 
 def test_junit_carries_the_explanation():
-    suite = ET.fromstring(to_junit(Report("model.py:Model", (FAILED,))))
+    suite = ET.fromstring(junit.write(Report("model.py:Model", (FAILED,))))
     text = suite.find("testcase/failure").text
     assert f"why: {CLAIMS['ATT-4'].why}" in text
     assert "measured: 0.31, may be at most 1e-05" in text
