@@ -55,14 +55,16 @@ def _located(subject: Subject, cause: Cause, checks: Sequence[Check]) -> Cause:
     for check in told:
         if check.source is not None and check.component == cause.component:
             return cause.at(check.source)
-    where = next((c.where for c in told if c.component == cause.component), {})
-    return cause.at(_line(subject, Accused(cause.component, cause.cause, where)))
+    own = [check for check in told if check.component == cause.component]
+    where = own[0].where if own else {}
+    causes = dict.fromkeys([*(check.cause for check in own), cause.cause])
+    return cause.at(_line(subject, Accused(cause.component, tuple(causes), where)))
 
 
 def _source(subject: Subject, check: Check) -> Mapping[str, Any] | None:
     if check.source is not None:
         return check.source
-    return _line(subject, Accused(check.component, check.cause, check.where))
+    return _line(subject, Accused(check.component, (check.cause,), check.where))
 
 
 def _line(subject: Subject, accused: Accused) -> dict[str, Any] | None:
