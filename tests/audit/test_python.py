@@ -52,6 +52,9 @@ def test_failures_raise_with_their_messages():
     report = theodolite.audit(Future(), select="causality")
     with pytest.raises(AssertionError, match="Changing later tokens changes the logits"):
         report.raise_for_failures()
+    first = report.failures[0]
+    assert first.happened.startswith("Changing later tokens changes the logits")
+    assert first.message.startswith(first.happened)
     assert "causality.perturb" in report._repr_html_()
 
 
