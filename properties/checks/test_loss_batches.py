@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import math
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -13,7 +15,7 @@ from theodolite.fixtures.judging.judgement import judge, not_applicable
 from theodolite.fixtures.serving.loss import (
     COUNT,
     Fit,
-    gradient_of,
+    add_gradient,
     ignored_target,
     loss_of,
     plain_fit,
@@ -31,7 +33,7 @@ _GRADIENT = 1e-3
 norm for a thousand terms through a dozen products. A mean of means is off by some tenths."""
 
 
-@check("loss.padding", "AUD-10", "AUD-5", component="loss", views=("sharpened",))
+@check("loss.padding", "AUD-10", "AUD-5", component="loss", views=("sharpened",), budget="standard")
 def test_more_padding_does_not_change_the_loss(view: View) -> None:
     """A ragged batch, filled up further with ignored targets; under a mask where there is one."""
     fit, bound = plain_fit(view)
@@ -69,6 +71,7 @@ def test_more_padding_does_not_change_the_loss(view: View) -> None:
             padded,
             less,
             f"more padding on the {side} does not change the loss",
+            fails=f"{_MORE} more tokens of padding on the {side} change the loss by {{measured}}",
             bound=bound,
             where={"padding": _MORE, "under a mask": masked},
             remedy="Is the sum divided by the targets that count, and not by B·T?",
@@ -92,31 +95,37 @@ def test_ragged_micro_batches_together_give_the_loss_and_gradient_of_one_batch(v
     if far(alone, view.logits(ids), view.relation_bound):
         not_applicable("not judged: rows alone have other logits (see batch.independence)")
     counts = [_counted(row[None], index, fit) for row in targets]
-    whole, due = gradient_of(view, ids, targets)
+    left: dict[int, Tensor] = {}
+    whole = add_gradient(view, ids, targets, 1.0, left)
+    size = _length(left)
+    if not size:
+        not_applicable("not judged: no weight has a gradient (see gradient.every_parameter)")
     takes = _takes_count(view, ids, targets)
     shares = [1.0 if takes else count / sum(counts) for count in counts]
     extra = {COUNT: torch.tensor(sum(counts))} if takes else {}
     parts = [
-        gradient_of(view, ids[row, None], targets[row, None], **extra) for row in range(len(ids))
+        add_gradient(view, ids[row, None], targets[row, None], -share, left, **extra)
+        for row, share in enumerate(shares)
     ]
     where = {"view": view.name, "tokens": counts, **({"told by": COUNT} if takes else {})}
     judge(
-        sum(share * loss for share, (loss, _) in zip(shares, parts, strict=True)),
+        sum(share * loss for share, loss in zip(shares, parts, strict=True)),
         whole,
         "the losses of micro-batches, by their tokens, add up to that of one batch",
+        fails="The losses of micro-batches, weighted by their tokens, add up to {measured} more "
+        "or less than that of one batch",
         bound=bound + 2 * view.relation_bound,
         where=where,
         remedy="Is each divided by all tokens of the step, and not by its own? A mean of means "
         "weighs the tokens of short rows more.",
         cause="mean-of-means",
     )
-    summed = torch.stack(
-        [share * part for share, (_, part) in zip(shares, parts, strict=True)]
-    ).sum(0)
     judge(
-        (summed - due).norm() / due.norm(),
+        _length(left) / size,
         0.0,
         "gradients of micro-batches, by their tokens, add up to that of one batch",
+        fails="The gradients of micro-batches, weighted by their tokens, are off by {measured} "
+        "of the gradient of one batch",
         bound=_GRADIENT,
         where=where,
         remedy="Does backward depend on what else is in the batch, or on the call before?",
@@ -143,6 +152,8 @@ def test_a_loss_that_is_told_how_many_tokens_a_step_has_divides_by_them(view: Vi
         half - fit.added,
         (plain - fit.added) / 2,
         f"with {COUNT} twice the tokens of the batch, the loss is half",
+        fails=f"With {COUNT} twice the tokens of the batch, the loss is not half: it is off by "
+        f"{{measured}}",
         bound=bound + abs(fit.added) * bound,
         where={"tokens": count},
         remedy=f"forward takes **kwargs, so that a trainer hands it {COUNT} and leaves the "
@@ -162,6 +173,11 @@ def _told(view: View, batch: Ragged) -> dict[str, Any]:
 
 def _beside(side: str, what: Tensor, more: Tensor) -> Tensor:
     return torch.cat([more, what] if side == "left" else [what, more], dim=1)
+
+
+def _length(gradient: Mapping[int, Tensor]) -> float:
+    """The length of a gradient in all parameters."""
+    return math.hypot(*(float(part.double().norm()) for part in gradient.values()))
 
 
 def _counted(targets: Tensor, index: int, fit: Fit) -> int:

@@ -22,18 +22,21 @@ def test_tied_weights_stay_tied(subject: Subject) -> None:
         require(
             bool(tied) == bool(declared),
             f"embedding and head are {'tied' if declared else 'not tied'}, as declared",
+            fails=f"Embedding and head are {'not tied' if declared else 'tied'}, though the "
+            "contrary is declared",
             remedy="was one of them replaced after tying (a new Parameter, a resized embedding)?",
             cause="tie-broken",
         )
     _judge_step(subject, tied)
     finer = torch.float32 if subject.dtype == torch.float64 else torch.float64
-    for what, model in (
-        ("in a copy", subject.views.sharpened.model),
-        ("after a cast", subject.copy().to(finer)),
+    for what, names in (
+        ("in a copy", tied_names(subject.views.sharpened.model)),
+        ("after a cast", tied_names(subject.copy().to(finer))),
     ):
         require(
-            tied_names(model) == tied,
+            names == tied,
             f"weights that are tied stay tied {what}",
+            fails=f"Tied weights come apart {what}: {{tied}}",
             where={"tied": ", ".join("=".join(group) for group in tied)},
             remedy="tie by assigning one Parameter; two that share memory come apart in a cast",
             cause="tie-broken",
@@ -44,20 +47,25 @@ def _judge_step(subject: Subject, tied: list[tuple[str, ...]]) -> None:
     """Adam's first step moves no number by more than its rate, unless it meets it twice."""
     model, rate = subject.copy(), 2.0**-6
     names = [name for group in tied for name in group[:1]]
-    before = {name: model.get_parameter(name).detach().clone() for name in names}
-    learning = [p for p in model.parameters() if p.requires_grad]
+    everything = dict(model.named_parameters(remove_duplicate=False))
+    shared = {id(p): p for group in tied for p in map(everything.__getitem__, group)}
+    learning = [p for p in shared.values() if p.requires_grad]
     ids = subject.random_ids(2)
     logits = subject.run(model, ids, gradient=True)
     if not learning or not logits.requires_grad or not names:
         return
     F.cross_entropy(
         logits[:, :-1].flatten(0, 1).float(), ids[:, 1:].flatten().to(logits.device)
-    ).backward()
-    torch.optim.Adam(learning, lr=rate).step()
-    moves = [float((model.get_parameter(n) - before[n]).detach().abs().max()) for n in names]
+    ).backward(inputs=learning)
+    torch.optim.Adam(learning, lr=rate, foreach=False).step()
+    with torch.no_grad():
+        pairs = [(everything[name], subject.model.get_parameter(name)) for name in names]
+        moves = [float((moved - before).abs().max()) for moved, before in pairs]
     require(
         tied_names(model) == tied and max(moves) <= 1.5 * rate,
         "an optimiser's step updates tied weights as one, and leaves them tied",
+        fails="An optimiser's step moves tied weights by {measured}, twice as far as its rate, "
+        "or takes them apart: {tied}",
         measured=max(moves),
         at_most=1.5 * rate,
         where={"tied": ", ".join("=".join(group) for group in tied)},
