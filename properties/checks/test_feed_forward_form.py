@@ -15,16 +15,17 @@ def test_one_branch_of_a_gated_network_is_activated_and_the_other_multiplies_it(
     for found in misformed(inside):
         fail(
             "the activation stands on one of two branches",
+            fails="The activation wraps the product of the two branches"
+            if found.form == "act(a·b)"
+            else "Both branches are activated before they are multiplied",
             where={
                 "view": view.name,
                 "module": found.down.module,
                 "weights": f"{found.first.weight} and {found.second.weight}",
                 "measured": f"{found.form} with {found.activation}",
             },
-            remedy="The activation wraps the product: act(gate(x)) * up(x) is meant, not "
-            "act(gate(x) * up(x))."
-            if found.form == "act(a·b)"
-            else "Both branches are activated: act(gate(x)) * up(x) is meant.",
+            remedy="act(gate(x)) * up(x) is meant: one branch is activated, and multiplied by the "
+            "other as it is.",
             cause="activation-of-the-product"
             if found.form == "act(a·b)"
             else "both-branches-activated",
@@ -32,4 +33,9 @@ def test_one_branch_of_a_gated_network_is_activated_and_the_other_multiplies_it(
     gated = [n for networks in networks_of(inside).values() for n in networks if n.gated]
     if not gated:
         not_applicable("no feed-forward network with two branches was found")
-    require(gated, "the activation stands on one of two branches", where={"view": view.name})
+    require(
+        gated,
+        "the activation stands on one of two branches",
+        fails="No branch of a gated network is activated",
+        where={"view": view.name},
+    )

@@ -42,6 +42,7 @@ def test_every_position_reads_a_row_of_its_own_that_learns(view: View) -> None:
             float(learnt),
             float(length),
             f"each of {length} positions reads a row of its own, and teaches it",
+            fails=f"{length} positions teach {learnt} rows of their table, {name}",
             where={"table": name},
             remedy=f"Row {frozen} never learns: padding_idx is for tokens, not for positions."
             if frozen is not None
