@@ -15,6 +15,7 @@ from theodolite.findings import Sink
 from theodolite.fixtures.oracles.strategies import without_shrinking
 from theodolite.fixtures.plugin import AUDITED, PROPERTY
 from theodolite.fixtures.subject.subject import Subject
+from theodolite.memory_limit import give_back
 from theodolite.selection import QUICK_VIEWS, Selection, selection
 
 
@@ -69,6 +70,7 @@ class Collector:
         self._views = {*QUICK_VIEWS, None} if choice.budget == "quick" else None
         self._results: list[dict[str, Any]] = []
         self._passes = 0.0
+        self._weights = sum(p.nbytes for p in subject.model.parameters())
         self._notes = 0
         self._left: dict[str, None] = {}
         self._session: pytest.Session | None = None
@@ -140,6 +142,7 @@ class Collector:
     def _tell_end(self, nodeid: str) -> None:
         subject = self._subject()
         passes, notes = (subject.passes, subject.notes) if subject else (self._passes, [])
+        give_back(self._weights)
         event = {
             "event": "ended",
             "item": nodeid,

@@ -15,6 +15,9 @@ ends it when it has more. Memory of processes that the subject starts is not cou
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import gc
 import os
 from pathlib import Path
 
@@ -22,6 +25,8 @@ GIB = 2**30
 _BASE = 8 * GIB
 _WEIGHTS = 16
 _SHARE = 0.75
+_LARGE = 2**25
+"""Bytes of weights from which on it pays to tidy up after each check: it takes milliseconds."""
 
 
 def allowed(limit: float | None, weights: int | None, free: int | None) -> int | None:
@@ -71,6 +76,19 @@ def _of_group() -> int | None:
     except (OSError, ValueError):
         return None
     return max(most - used, 0)
+
+
+def give_back(weights: int) -> None:
+    """Give memory that a check has used back to the system, where the weights are large.
+
+    What a failed attempt keeps in a circle of references (an exception, its frames, the copy of the
+    model in them) is collected, and glibc returns the pages that lie free between others.
+    """
+    if weights < _LARGE:
+        return
+    gc.collect(1)
+    with contextlib.suppress(OSError, AttributeError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def restrict(most: int) -> None:

@@ -19,6 +19,7 @@ from theodolite.fixtures.anatomy.sight import sight_over
 from theodolite.fixtures.errors import Unknown
 from theodolite.fixtures.judging.judgement import judge, not_applicable, require
 from theodolite.fixtures.subject.declarations import expanded
+from theodolite.fixtures.subject.once import once
 from theodolite.fixtures.subject.subject import Subject
 from theodolite.properties import check
 
@@ -329,9 +330,21 @@ def _judge(subject: Subject, key: str, measured: Any, value: Any, place: dict[st
         )
 
 
+@once
 def _known(subject: Subject) -> dict[str, Any]:
-    """What is declared, and what the subject says of itself beside it."""
-    return {**subject.words.values, **expanded(subject.declarations)}
+    """What is declared, and what the subject says of itself beside it.
+
+    An argument of the constructor that changes nothing says nothing: that is told as advice.
+    """
+    declared, own = expanded(subject.declarations), dict(subject.words.values)
+    for key, argument in subject.words.arguments.items():
+        if key not in declared and subject.is_idle(argument):
+            del own[key]
+            subject.note(
+                f"the argument {argument} of the constructor changes nothing: built with another "
+                "value, the model has the same weights and gives the same logits"
+            )
+    return {**own, **declared}
 
 
 def _is_own(subject: Subject, key: str) -> bool:
