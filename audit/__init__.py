@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from theodolite.inspection import inspect
     from theodolite.report import Check, Report
     from theodolite.run import audit
+    from theodolite.surveying import Survey, survey
 
 __version__ = "0.1.0"
-__all__ = ["Anatomy", "Check", "Report", "audit", "inspect"]
+__all__ = ["Anatomy", "Check", "Report", "Survey", "audit", "inspect", "survey"]
 
 __getattr__ = offering(
     __name__,
@@ -27,6 +28,8 @@ __getattr__ = offering(
         "inspect": "inspection",
         "Report": "report",
         "Check": "report",
+        "survey": "surveying",
+        "Survey": "surveying",
         "Anatomy": "fixtures.anatomy.measure",
     },
 )

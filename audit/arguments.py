@@ -75,6 +75,19 @@ def one_of(*words: str) -> Callable[[str], str]:
     return read
 
 
+def add_fleet_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add where many audits run, and how many at a time."""
+    parser.add_argument(
+        "--jobs",
+        type=whole(1),
+        metavar="N",
+        help="audits at a time, one thread each (as many as there are cores)",
+    )
+    parser.add_argument(
+        "--dask", metavar="ADDRESS", help="audit on the workers of this Dask scheduler instead"
+    )
+
+
 _TOO_MUCH = 1e9
 """More seconds than a timer of the system takes are 9.2e9; a limit is at most doubled for it."""
 

@@ -12,19 +12,20 @@ Examples:
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from theodolite.arguments import Listed, Parser, amount, one_of, seconds, whole
-from theodolite.command_line import BUDGET, BUDGETS
+from theodolite.arguments import Parser, one_of, whole
 from theodolite.fixtures.errors import SubjectError, TheodoliteError, UsageError
+from theodolite.formats import FORMATS, Format
+from theodolite.judging_arguments import add_judging_arguments, job_of, require_judgeable
 from theodolite.outputs import require_files, write_json, write_text
 from theodolite.subject_arguments import add_subject_arguments, complete_from_project, subject_of
 
 if TYPE_CHECKING:
-    from theodolite.job import Job
     from theodolite.report import Report
     from theodolite.selection import Selection
     from theodolite.supervisor import Supervisor
@@ -33,69 +34,45 @@ EXIT_STATUS = {"pass": 0, "fail": 1, "error": 3, "incomplete": 4}
 """What the process ends with, by verdict; 2 is for the command itself."""
 
 _BY_SIGNAL = 128
-_AUDIT_LIMIT = 3600.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_subject_arguments(parser)
+    add_judging_arguments(parser)
     add = parser.add_argument
-    add(
-        "--budget",
-        type=one_of(*BUDGETS),
-        default=BUDGET,
-        metavar="|".join(BUDGETS),
-        help=f"what the audit may cost ({BUDGET})",
-    )
-    add(
-        "--select",
-        metavar="CHECK",
-        action=Listed,
-        help="run this check, group (causality), claim (ATT-4) or chapter (ROPE); repeatable",
-    )
-    add("--skip", metavar="CHECK", action=Listed, help="leave these out; repeatable")
-    add("-k", "--keyword", metavar="EXPRESSION", help='run what it names: "rope and not cache"')
     add("--list", action="store_true", help="only list the checks that would run")
-    add(
-        "--explore",
-        action=argparse.BooleanOptionalAction,
-        default=False,
-        help="draw fresh examples in this run",
-    )
-    add(
-        "--fail-fast",
-        action=argparse.BooleanOptionalAction,
-        default=False,
-        help="stop at the first failure",
-    )
-    add(
-        "--strict",
-        action=argparse.BooleanOptionalAction,
-        default=False,
-        help="fail for hazards too: what goes wrong in a use alone that nobody has declared",
-    )
     add("--durations", type=whole(0), metavar="N", help="show the N slowest checks (0: all)")
-    add("--json", metavar="FILE", help="write the report as JSON (- for stdout)")
-    add("--junit", metavar="FILE", help="write the report as JUnit XML (- for stdout)")
+    add(
+        "--baseline",
+        metavar="FILE",
+        help="an earlier report, as --json writes it: what failed there fails nothing",
+    )
+    add(
+        "--update-baseline",
+        action="store_true",
+        help="judge without the baseline, and write the report into it",
+    )
+    add(
+        "--format",
+        type=one_of("full", "concise"),
+        default="full",
+        metavar="full|concise",
+        help="how to print the answer: whole (full), or FILE:LINE: CODE: SENTENCE for each problem",
+    )
+    for each in FORMATS:
+        add(each.option, metavar="FILE", help=f"write the report {each.says} (- for stdout)")
+    add(
+        "--github",
+        action=argparse.BooleanOptionalAction,
+        default=False,
+        help="also print annotations and write a job summary, for a GitHub workflow",
+    )
     add(
         "--reproduce",
         metavar="DIR",
         help="write into DIR, a new folder or one made by this option, for each failed check a "
         "script that shows it without Theodolite",
-    )
-    add(
-        "--audit-limit",
-        type=seconds,
-        default=_AUDIT_LIMIT,
-        metavar="SECONDS",
-        help=f"longest that the whole audit may take ({_AUDIT_LIMIT:g})",
-    )
-    add(
-        "--memory-limit",
-        type=amount("GiB"),
-        metavar="GIB",
-        help="memory that the audit may use (8 GiB and 16 times the weights, at most three "
-        "quarters of what is free)",
     )
 
 
@@ -110,7 +87,13 @@ def run(arguments: argparse.Namespace) -> int:
     _require(arguments, named["declare"])
     if arguments.list:
         return _list(arguments)
-    job = _job(arguments, named)
+    job = job_of(
+        arguments,
+        named,
+        known=_known(arguments),
+        scripts=arguments.reproduce,
+        pictures=arguments.html is not None,
+    )
     from theodolite.supervisor import Supervisor
 
     with Supervisor(job, arguments.audit_limit) as supervisor:
@@ -118,7 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         with Display(named["subject"]) as display:
             supervisor.run(display.show)
-    report = _report(supervisor, job)
+    report = supervisor.report()
     failure = _failure(supervisor, report, debug=getattr(arguments, "debug", False))
     if failure is None:
         _show(arguments, report)
@@ -127,49 +110,19 @@ def run(arguments: argparse.Namespace) -> int:
         return _BY_SIGNAL + supervisor.interrupted
     if failure is not None:
         raise failure
+    if arguments.update_baseline:
+        write_json(report.to_dict(), arguments.baseline)
+        return 0
     return EXIT_STATUS[report.verdict]
 
 
-def _job(arguments: argparse.Namespace, named: dict[str, Any]) -> Job:
-    from theodolite.job import Job
+def _known(arguments: argparse.Namespace) -> dict[str, str]:
+    """The failures that the baseline knows, where it is not to be written anew."""
+    if arguments.baseline is None or arguments.update_baseline:
+        return {}
+    from theodolite.baseline import known_failures
 
-    return Job(
-        named,
-        expected=arguments.expected_failures,
-        budget=arguments.budget,
-        select=arguments.select,
-        skip=arguments.skip,
-        keyword=arguments.keyword,
-        explore=arguments.explore,
-        fail_fast=arguments.fail_fast,
-        strict=arguments.strict,
-        scripts=arguments.reproduce,
-        memory_limit=arguments.memory_limit,
-    )
-
-
-def _report(supervisor: Supervisor, job: Job) -> Report:
-    from theodolite.fixtures.judging.wording import clean
-    from theodolite.report import Report
-
-    found, cut_short = supervisor.findings, supervisor.cut_short
-    error = None
-    if found.refusal is not None:
-        error = found.refusal.says
-    elif not found.items:
-        error = cut_short or "nothing was judged"
-    return Report(
-        subject=found.subject or clean(job.named["subject"]),
-        checks=found.checks(job.expected),
-        notes=(*found.notes, *job.left_out),
-        command=job.command,
-        passes=found.passes,
-        seconds=supervisor.seconds,
-        error=error,
-        anatomy=found.anatomy,
-        strict=job.strict,
-        cut_short=None if cut_short is None else f"{cut_short[0].upper()}{cut_short[1:]}.",
-    )
+    return known_failures(arguments.baseline)
 
 
 def _failure(supervisor: Supervisor, report: Report, *, debug: bool) -> TheodoliteError | None:
@@ -184,12 +137,19 @@ def _failure(supervisor: Supervisor, report: Report, *, debug: bool) -> Theodoli
 
 
 def _show(arguments: argparse.Namespace, report: Report) -> None:
+    from rich.text import Text
+
     from theodolite.check_list import print_durations
     from theodolite.console import console
     from theodolite.terminal import render
 
-    printed = console(stderr="-" in (arguments.json, arguments.junit))
-    render(report, printed)
+    printed = console(stderr="-" in [file for _, file in _files(arguments)])
+    if arguments.format == "concise":
+        from theodolite.formats import concise
+
+        printed.print(Text(concise.write(report)), end="", soft_wrap=True)
+    else:
+        render(report, printed)
     if arguments.durations is not None:
         print_durations(report, printed, arguments.durations)
 
@@ -198,20 +158,19 @@ def _require(arguments: argparse.Namespace, declare: Mapping[str, Any]) -> None:
     """Refuse, before a model is loaded, what cannot be declared, run or written."""
     from theodolite.fixtures.subject.declarations import require_declarable
     from theodolite.properties.scripts.folder import ScriptFolder
-    from theodolite.selection import require_expected
 
     require_declarable(declare)
     place = arguments.subject.rpartition(":")[0] or arguments.subject
+    if arguments.update_baseline and arguments.baseline is None:
+        raise UsageError("--update-baseline needs --baseline FILE: the file to write")
+    baseline = arguments.baseline if arguments.update_baseline else None
     require_files(
-        {"--json": arguments.json, "--junit": arguments.junit},
+        {**{each.option: file for each, file in _files(arguments)}, "--baseline": baseline},
         kept=(Path(place), "the subject") if place.endswith(".py") else None,
     )
     if arguments.reproduce is not None:
         ScriptFolder(Path(arguments.reproduce)).require_own()
-    if arguments.select or arguments.skip or arguments.keyword is not None:
-        _selected(arguments)
-    if arguments.expected_failures:
-        require_expected(arguments.expected_failures)
+    require_judgeable(arguments)
 
 
 def _list(arguments: argparse.Namespace) -> int:
@@ -233,9 +192,17 @@ def _selected(arguments: argparse.Namespace) -> Selection:
 
 
 def _write(arguments: argparse.Namespace, report: Report) -> None:
-    if arguments.json is not None:
-        write_json(report.to_dict(), arguments.json)
-    if arguments.junit is not None:
-        from theodolite.junit import to_junit
+    for each, file in _files(arguments):
+        if file is not None:
+            write_text(each.write(report), file)
+    if arguments.github:
+        from theodolite.formats import github
 
-        write_text(to_junit(report), arguments.junit)
+        sys.stdout.write(github.write(report))
+        if file := os.environ.get(github.SUMMARY):
+            write_text(github.summary(report), file, mode="a")
+
+
+def _files(arguments: argparse.Namespace) -> list[tuple[Format, str | None]]:
+    """Each way to write a report, and the file that is asked for, if any is."""
+    return [(each, getattr(arguments, each.name.replace("-", "_"))) for each in FORMATS]

@@ -24,9 +24,12 @@ from theodolite.fixtures.loading.settings import near
 COMMANDS = {
     "audit": "audit_command",
     "inspect": "inspect_command",
+    "survey": "survey_command",
+    "explain": "explain_command",
     "claims": "claims_command",
     "mutants": "mutants_command",
     "train": "train_command",
+    "init": "init_command",
 }
 """Each command and its module: a docstring for its help, `add_arguments(parser)`, `run(arguments)
 -> int`, and `complete(parser)` where a project's settings are defaults. Importing one is cheap."""

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from theodolite.command_line import BUDGET
+from theodolite.command_line import BUDGET, BUDGETS
 from theodolite.findings import Sink
 from theodolite.fixtures.oracles.strategies import without_shrinking
 from theodolite.fixtures.plugin import AUDITED, PROPERTY
 from theodolite.fixtures.subject.subject import Subject
 from theodolite.memory_limit import give_back
-from theodolite.selection import QUICK_VIEWS, Selection, selection
+from theodolite.selection import Selection, pays_for, selection
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,6 @@ class Collector:
         self._choice = choice
         self._sink = sink
         self._times = 10 if choice.budget == "thorough" else 1
-        self._views = {*QUICK_VIEWS, None} if choice.budget == "quick" else None
         self._results: list[dict[str, Any]] = []
         self._passes = 0.0
         self._weights = sum(p.nbytes for p in subject.model.parameters())
@@ -105,9 +104,8 @@ class Collector:
         callspec = getattr(item, "callspec", None)
         view = callspec.params.get("view") if callspec is not None else None
         chosen = self._choice.chosen
-        if self._views is not None and view not in self._views:
-            return None
-        if chosen is None and _option(item, "budget") == "thorough" and self._times == 1:
+        least = _option(item, "budget") if chosen is None else BUDGETS[0]
+        if not pays_for(self._choice.budget, least, view):
             return None
         if chosen is not None and check not in chosen.checks:
             return None

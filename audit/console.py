@@ -43,6 +43,24 @@ def print_entry(printed: Console, name: str, text: str, *below: str) -> None:
         printed.print(Text(line), soft_wrap=True)
 
 
+def print_heading(printed: Console, text: str) -> None:
+    """Print a heading behind an empty line."""
+    printed.print()
+    printed.print(Text(text, "bold"), soft_wrap=True)
+
+
+def print_text(printed: Console, text: str) -> None:
+    """Print a paragraph, indented; lines are broken between words alone."""
+    for line in _wrapped(text, printed.width, _INDENT):
+        printed.print(Text(line), soft_wrap=True)
+
+
+def print_code(printed: Console, code: str) -> None:
+    """Print lines of code as they are, indented twice."""
+    for line in code.splitlines():
+        printed.print(Text(f"{2 * _INDENT}{line}", "cyan"), soft_wrap=True)
+
+
 def _wrapped(text: str, width: int, indent: str) -> list[str]:
     return textwrap.wrap(
         text,

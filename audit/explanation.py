@@ -44,10 +44,7 @@ def explanation(
 def likely(check: Check, report: Report) -> str:
     """The check's own finding, then the causes for which the diagnosis counts it as evidence."""
     said = [f"{check.cause} ({check.component})"] if check.cause else []
-    for entry in report.diagnosis:
-        if check.id in entry["evidence"]:
-            text = entry.get("sentence") or entry["cause"]
-            said.append(f"{text} ({entry['component']})" if text else entry["component"])
+    said += [f"{c.says} ({c.component})" for c in report.causes if check.id in c.explains]
     return "; ".join(list(dict.fromkeys(said))[:_CAUSES])
 
 

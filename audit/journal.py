@@ -20,10 +20,16 @@ class Writer:
 
     A subject may close every file of its process, and its forked children may come back from a
     forward: the file is opened again where it was closed, and only this process writes.
+
+    Args:
+        path: The journal; a line at its end that was not finished is closed, to be left out.
+        lasting: Whether each event is on the disk, beyond what the system buffers, when `write`
+            returns.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, lasting: bool = False) -> None:
         self._path = path
+        self._lasting = lasting
         self._process = os.getpid()
         self._file = self._open()
 
@@ -39,6 +45,8 @@ class Writer:
         if not same:
             self._file = self._open()
         os.write(self._file, line)
+        if self._lasting:
+            os.fsync(self._file)
 
     def close(self) -> None:
         """Close the file."""
@@ -46,7 +54,12 @@ class Writer:
             os.close(self._file)
 
     def _open(self) -> int:
-        return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        file = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+        if os.lseek(file, 0, os.SEEK_END):
+            os.lseek(file, -1, os.SEEK_END)
+            if os.read(file, 1) != b"\n":
+                os.write(file, b"\n")
+        return file
 
 
 class Reader:

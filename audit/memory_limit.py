@@ -1,11 +1,12 @@
 """How much memory an audit may use.
 
 Eight GiB, and sixteen times the weights; never more than three quarters of what this machine, or
-the control group that the process runs in, has free when the audit begins. The weights stand in
-the subject as given and sharpened, in copies in float32 and float64 (twice as much), with
-gradients and Adam's two moments: twelve times, and four for what is built and thrown away. Eight
-GiB hold the logits of 1024 tokens over 300,000 ids in float64 three times. Until the subject is
-loaded, and its weights are known, the machine is the only bound.
+the control group that the process runs in, has free when the audit begins (its share of that, where
+audits run side by side). The weights stand in the subject as given and sharpened, in copies in
+float32 and float64 (twice as much), with gradients and Adam's two moments: twelve times, and four
+for what is built and thrown away. Eight GiB hold the logits of 1024 tokens over 300,000 ids in
+float64 three times. Until the subject is loaded, and its weights are known, the machine is the only
+bound.
 
 Two things keep it. The worker asks the system for no more (RLIMIT_DATA, on Linux without a GPU
 only: drivers reserve address space beyond measure): what asks for much at once gets an exception,
@@ -49,9 +50,18 @@ def allowed(limit: float | None, weights: int | None, free: int | None) -> int |
     return needed if most is None else min(needed, most)
 
 
-def free_memory() -> int | None:
-    """Bytes that this machine, and the process's control group, have free; None if unknown."""
-    known = [bytes_ for bytes_ in (_of_machine(), _of_group()) if bytes_ is not None]
+def free_memory(beside: int = 0) -> int | None:
+    """Bytes that this machine, and the process's control group, have free for one of its audits.
+
+    Args:
+        beside: Audits that run beside it and may use as much.
+
+    Returns:
+        The bytes, or None where they are not known.
+    """
+    known = [
+        bytes_ // (1 + beside) for bytes_ in (_of_machine(), _of_group()) if bytes_ is not None
+    ]
     return min(known, default=None)
 
 

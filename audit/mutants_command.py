@@ -9,10 +9,10 @@ Examples:
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from theodolite.arguments import add_fleet_arguments
 from theodolite.fixtures.errors import UsageError
 from theodolite.outputs import require_files, write_json
 
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 _FAILED = 1
+
+_TRIAL_LIMIT = 1800.0
+"""Seconds that a trial may take on a cluster before another worker is asked; most take one."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,9 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--component", action="append", default=[], help="try the faults of this part; repeatable"
     )
-    parser.add_argument(
-        "--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="audits at a time"
-    )
+    add_fleet_arguments(parser)
     parser.add_argument(
         "--once", action="store_true", help="try each fault in one model only, the models in turn"
     )
@@ -47,10 +48,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Try the faults, show what caught each; 1 if one escapes or a sound model is accused."""
     require_files({"--json": arguments.json})
-    if arguments.jobs < 1:
-        raise UsageError(f"--jobs {arguments.jobs}: give 1 or more")
     from theodolite.console import console
     from theodolite.fixtures.loading.settings import near
+    from theodolite.fleet import fleet_of
     from theodolite.kill_matrix import survivors
     from theodolite.properties.mutants import left_out, load_hosts, load_mutants
     from theodolite.trials import describe, planned, run_trials  # imports torch
@@ -80,7 +80,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.list:
         _list(document, printed)
     else:
-        stopped = not _fill(document, run_trials(plan, jobs=arguments.jobs), len(plan))
+        fleet = fleet_of(arguments.jobs, arguments.dask, _TRIAL_LIMIT)
+        stopped = not _fill(document, run_trials(plan, fleet), len(plan))
         document["trials"].sort(key=lambda trial: (trial["host"], trial["mutant"] or ""))
         _show(document, printed)
     if arguments.json is not None:

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from theodolite.fixtures.errors import UsageError
 from theodolite.fixtures.loading.paths import is_file
@@ -49,8 +49,13 @@ def write_json(document: Mapping[str, Any], target: str) -> None:
     write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", target)
 
 
-def write_text(text: str, target: str | Path) -> None:
+def write_text(text: str, target: str | Path, *, mode: Literal["w", "a"] = "w") -> None:
     """Write `text` to the file `target`, or to standard output where it is ``-``.
+
+    Args:
+        text: The text.
+        target: Where it goes.
+        mode: "w" to write the file anew, "a" to write behind what it holds.
 
     Raises:
         UsageError: If it cannot be written.
@@ -59,7 +64,8 @@ def write_text(text: str, target: str | Path) -> None:
         sys.stdout.write(text)
         return
     try:
-        Path(target).write_text(text, encoding="utf-8", errors="backslashreplace")
+        with Path(target).open(mode, encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
     except OSError as error:
         raise UsageError(f"{target} cannot be written: {error.strerror}") from error
 

@@ -6,21 +6,20 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import theodolite
-from theodolite.diagnosis import symptom_of
+from theodolite.causes import Cause, causes_of, is_hazard, symptoms_of
+from theodolite.fixtures.errors import UsageError
 from theodolite.fixtures.judging.check import Check
 from theodolite.verdict import incompleteness, is_judged
 
-__all__ = ["AuditFailure", "Check", "Report"]
+if TYPE_CHECKING:
+    from theodolite.plots import Plot
+
+__all__ = ["AuditFailure", "Cause", "Check", "Report", "is_hazard"]
 
 SCHEMA = "theodolite-report/2"
-
-
-def is_hazard(check: Check) -> bool:
-    """Whether a check failed, and for a use alone that nobody has declared."""
-    return check.outcome == "failed" and check.level == "hazard"
 
 
 class AuditFailure(AssertionError):
@@ -43,6 +42,10 @@ class Report:
         command: The command, or the call from Python, that audits it again; "" if unknown.
         cut_short: Why the audit ended before all that was planned, as a sentence; None if it
             did not.
+        told: The root causes, where they were worked out beside the subject; None where the checks
+            alone must tell.
+        pictures: Numbers to draw, by the name of their picture (see `theodolite.pictures`); empty
+            where they were not taken.
     """
 
     subject: str
@@ -55,6 +58,8 @@ class Report:
     strict: bool = False
     command: str = ""
     cut_short: str | None = None
+    told: tuple[Cause, ...] | None = None
+    pictures: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def verdict(self) -> str:
@@ -108,25 +113,35 @@ class Report:
     @property
     def symptoms(self) -> dict[str, str]:
         """What each check that ran says (see `theodolite.diagnosis.symptom_of`)."""
-        counted = [c for c in self.checks if self.strict or not is_hazard(c)]
-        said = {c.id: symptom_of(c.outcome, c.component, c.cause) for c in counted}
-        return {check: symptom for check, symptom in said.items() if symptom is not None}
+        return symptoms_of(self.checks, strict=self.strict)
 
     @cached_property
+    def causes(self) -> tuple[Cause, ...]:
+        """The root causes of what failed, the likeliest first (see `theodolite.causes`)."""
+        return causes_of(self.checks, strict=self.strict) if self.told is None else self.told
+
+    @property
     def diagnosis(self) -> list[dict[str, Any]]:
-        """Likely causes, likeliest first: {"component", "cause", "sentence", "score", "evidence"}.
+        """The root causes as plain values, as they stand in the JSON document."""
+        return [cause.to_dict() for cause in self.causes]
 
-        The score is the cause's probability among the known faults and unknown ones; `sentence`
-        tells a known fault. See `theodolite.diagnosis`.
+    def plot(self, name: str) -> Plot:
+        """One of the report's pictures, which a notebook shows: see `theodolite.plots.PLOTS`.
+
+        Raises:
+            UsageError: If no picture is called so, or its numbers were not taken.
         """
-        if not any(self.symptoms.values()):
-            return []  # a report that passes need not know any fault
-        from theodolite.knowledge import known_faults
+        from theodolite.plots import PLOTS, plot_of
 
-        return [
-            {**asdict(suspect), "score": round(suspect.score, 3), "evidence": [*suspect.evidence]}
-            for suspect in known_faults().suspects(self.symptoms)
-        ]
+        if name not in PLOTS:
+            raise UsageError(f"no picture is called {name!r}; there are {', '.join(PLOTS)}")
+        plot = plot_of(self, name)
+        if plot is None:
+            raise UsageError(
+                f"there is no picture {name!r} of this subject, or its numbers were not taken: "
+                "audit with pictures=True"
+            )
+        return plot
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values, ready for JSON (schema "theodolite-report/2")."""

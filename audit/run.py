@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from torch import nn
 
+from theodolite.answer import answer
 from theodolite.collector import Choice, Collector
 from theodolite.command_line import BUDGET, Audit
 from theodolite.findings import Event, Findings, Sink
@@ -21,7 +22,7 @@ from theodolite.fixtures.errors import NoMoreCalls
 from theodolite.fixtures.judging.wording import text_of
 from theodolite.fixtures.subject.subject import Subject
 from theodolite.properties.source import PROPERTIES
-from theodolite.report import Report
+from theodolite.report import Check, Report
 from theodolite.selection import require_budget, require_expected
 from theodolite.subject_arguments import LIMIT
 
@@ -44,6 +45,8 @@ def audit(
     explore: bool = False,
     fail_fast: bool = False,
     strict: bool = False,
+    prove: bool = True,
+    pictures: bool = False,
     time_limit: float = LIMIT,
     progress: Progress | None = None,
 ) -> Report:
@@ -55,8 +58,9 @@ def audit(
             "hf:DIRECTORY". A live module is copied, never changed.
         declare: What is known of it; see `theodolite.fixtures.subject.declarations.DECLARABLE`.
         expected_failures: Check id → reason. Strict: one that passes fails the audit.
-        budget: "quick" (the subject as given and sharpened), "standard" (every view), or
-            "thorough" (every view, ten times as many drawn examples, and what takes
+        budget: "quick" (the subject as given and sharpened, without what costs much and sees
+            little that nothing else sees: a quarter of the forward passes), "standard" (every
+            view), or "thorough" (every view, ten times as many drawn examples, and what takes
             long: compiling and exporting).
         select: Check ids, groups ("causality"), claims ("ATT-4") or chapters ("ROPE") to run;
             None for all.
@@ -68,6 +72,8 @@ def audit(
         explore: Draw fresh examples instead of the same ones in every run.
         fail_fast: Stop at the first failure that is not expected; what is left is not judged.
         strict: Fail for hazards too: what goes wrong in a use alone that nobody has declared.
+        prove: Mend what is said to be wrong in a copy, and judge again what failed.
+        pictures: Take the numbers that `Report.plot` draws: a few forward passes more.
         time_limit: Seconds that one forward may take before it counts as hanging.
         progress: Called as work goes on.
 
@@ -112,6 +118,16 @@ def audit(
     try:
         run_properties(loaded, choice, _telling(findings, progress))
         anatomy = anatomy_for(loaded)
+        findings.take(
+            answer_event(
+                loaded,
+                findings.checks(expected),
+                strict=strict,
+                prove=budget if prove else None,
+            )
+        )
+        if pictures:
+            findings.take(pictures_event(loaded, findings.checks(expected)))
     finally:
         loaded.restore()
     return Report(
@@ -123,6 +139,8 @@ def audit(
         seconds=time.perf_counter() - began,
         anatomy=anatomy,
         strict=strict,
+        told=findings.causes,
+        pictures=findings.pictures,
     )
 
 
@@ -144,6 +162,23 @@ def loaded_event(subject: Subject) -> Event:
         "weights": weights,
         "notes": list(subject.notes),
     }
+
+
+def answer_event(
+    subject: Subject, checks: Sequence[Check], *, strict: bool, prove: str | None
+) -> Event:
+    """The event that the failures among `checks` are explained."""
+    told = answer(subject, checks, strict=strict, prove=prove)
+    causes = [cause.to_dict() for cause in told.causes]
+    return {"event": "answer", "causes": causes, "sources": dict(told.sources)}
+
+
+def pictures_event(subject: Subject, checks: Sequence[Check]) -> Event:
+    """The event that what a report draws was taken, failures in the order of `checks` first."""
+    from theodolite.pictures import pictures_of
+
+    failed = [check for check in checks if check.outcome == "failed"]
+    return {"event": "pictures", "pictures": pictures_of(subject, failed)}
 
 
 def anatomy_for(subject: Subject) -> dict[str, Any]:

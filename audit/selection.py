@@ -57,9 +57,9 @@ class AuditCheck:
     def is_asked(self, budget: str) -> bool:
         """Whether an audit of that budget runs it without being asked for it by its id."""
         return any(
-            (budget == "thorough" or each.budget != "thorough")
-            and (budget != "quick" or not each.views or not QUICK_VIEWS.isdisjoint(each.views))
+            pays_for(budget, each.budget, view)
             for each in self.properties
+            for view in each.views or (None,)
         )
 
     @property
@@ -149,6 +149,13 @@ def selection(
         )
     skipped = [check.id for check in asked if check.id not in left]
     return Selection(wanted, tuple(left), tuple(skipped))
+
+
+def pays_for(budget: str, least: str, view: str | None) -> bool:
+    """Whether an audit of `budget` runs a property that asks for `least`, in a view or in none."""
+    if budget == "quick" and view not in {*QUICK_VIEWS, None}:
+        return False
+    return BUDGETS.index(least) <= BUDGETS.index(budget)
 
 
 def require_budget(name: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,11 @@ def add_subject_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SUBJECT",
         help="reference (the default), FILE.py:NAME, package.module:NAME, hf:NAME or a folder",
     )
+    add_building_arguments(parser)
+
+
+def add_building_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what says how to build, call and limit a subject, but for its name."""
     parser.add_argument(
         "--set",
         dest="settings",
@@ -59,13 +65,14 @@ def add_subject_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def complete_from_project(parser: Parser, *, every: bool) -> None:
+def complete_from_project(parser: Parser, *, every: bool, apart: Collection[str] = ()) -> None:
     """Make what the nearest pyproject.toml says the defaults of `parser`.
 
     Args:
         parser: A command's parser, with the arguments of a subject.
         every: Whether every option has a key, as those of ``theodolite audit`` do; otherwise those
             of the subject have.
+        apart: Destinations of arguments that take nothing from the project.
 
     Raises:
         UsageError: If the file says what it cannot.
@@ -77,6 +84,7 @@ def complete_from_project(parser: Parser, *, every: bool) -> None:
     add_subject_arguments(subject)
     project = project_settings(Path.cwd())
     options = parser.options() if every else subject.options()
+    options = [action for action in options if action.dest not in apart]
     parser.set_defaults(
         **project_defaults(project, options, whole.options()),
         expected_failures=project.expected_failures,

@@ -12,23 +12,26 @@ This contains accidents. It is no sandbox: a subject that means harm can do what
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from theodolite.findings import Event, Findings
+from theodolite.fixtures.judging.wording import clean
 from theodolite.job import JOURNAL, LAST_WORDS, TRACES, Job
 from theodolite.journal import Reader, Writer
 from theodolite.memory_limit import allowed, free_memory, resident
 from theodolite.process_endings import Ending, ending_of, of_memory
+from theodolite.processes import end, start
+
+if TYPE_CHECKING:
+    from theodolite.report import Report
 
 _TICK = 0.05
 """Seconds between two looks at a worker."""
@@ -56,13 +59,13 @@ class Supervisor:
     """
 
     def __init__(self, job: Job, limit: float) -> None:
-        self.findings = Findings(job.audit)
+        self.findings = Findings(job.audit, job.known)
         self.cut_short: str | None = None
         self.interrupted: int | None = None
         self._job = job
         self._limit = limit
         self._began = time.monotonic()
-        self._free = free_memory()
+        self._free = free_memory(job.beside)
         self._deaths: list[tuple[str, str]] = []
         self._open = contextlib.ExitStack()
 
@@ -74,7 +77,7 @@ class Supervisor:
         self._job.save(self._folder)
         self._reader = Reader(self._folder / JOURNAL)
         self._worker = self._start()
-        self._open.callback(lambda: _end(self._worker))
+        self._open.callback(lambda: end(self._worker))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -91,21 +94,43 @@ class Supervisor:
         while self._goes_on(self._watch(show)):
             self._worker = self._start()
 
+    def report(self) -> Report:
+        """What was found, as a report: nothing is missing from it for how the audit ended."""
+        from theodolite.report import Report
+
+        found, job, cut_short = self.findings, self._job, self.cut_short
+        error = None
+        if found.refusal is not None:
+            error = found.refusal.says
+        elif not found.items:
+            error = cut_short or "nothing was judged"
+        return Report(
+            subject=found.subject or clean(job.named["subject"]),
+            checks=found.checks(job.expected),
+            notes=(*found.notes, *job.left_out),
+            command=job.command,
+            passes=found.passes,
+            seconds=self.seconds,
+            error=error,
+            anatomy=found.anatomy,
+            strict=job.strict,
+            cut_short=None if cut_short is None else f"{cut_short[0].upper()}{cut_short[1:]}.",
+            told=found.causes,
+            pictures=found.pictures,
+        )
+
     # -- watching --------------------------------------------------------------------------------
 
     def _start(self) -> subprocess.Popen[bytes]:
         self.findings.stopped = None
         (self._folder / TRACES).write_bytes(b"")
-        paths = [Path(p).resolve() for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
         with (self._folder / LAST_WORDS).open("wb") as last_words:
-            return subprocess.Popen(
-                [sys.executable, "-m", "theodolite.worker", str(self._folder)],
-                cwd=self._folder,  # so that no file of the user's shadows a module
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))},
-                stdin=subprocess.PIPE,
+            return start(
+                "theodolite.worker",
+                str(self._folder),
+                folder=self._folder,
                 stdout=subprocess.DEVNULL,
                 stderr=last_words,
-                start_new_session=True,  # Ctrl-C is this process's to handle
             )
 
     def _watch(self, show: Show) -> Ending | None:
@@ -122,7 +147,7 @@ class Supervisor:
                 if (ending := self._too_much()) is not None:
                     return ending
         finally:
-            _end(self._worker)
+            end(self._worker)
             self._read()
 
     def _wait(self) -> int | None:
@@ -235,15 +260,3 @@ class Supervisor:
         finally:
             for each, handler in before.items():
                 signal.signal(each, handler)
-
-
-def _end(worker: subprocess.Popen[bytes]) -> None:
-    """End a worker and what it has started."""
-    if hasattr(os, "killpg"):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(worker.pid, signal.SIGKILL)
-    else:
-        worker.kill()
-    worker.wait()
-    if worker.stdin is not None:
-        worker.stdin.close()

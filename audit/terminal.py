@@ -99,6 +99,6 @@ def _conclusion(report: Report) -> Text:
     for accused in report.diagnosis:
         cause = f" ({accused['cause']})" if accused["cause"] else ""
         text.append(f"\nsuspect: {accused['component']}{cause}", style="bold")
-        text.append(f", {accused['score']:.0%}: {accused['sentence'] or 'no known fault.'}")
-        text.append(f" Seen by {', '.join(accused['evidence'])}.", style="dim")
+        text.append(f", {accused['probability']:.0%}: {accused['says']}")
+        text.append(f" Seen by {', '.join(accused['explains'])}.", style="dim")
     return text

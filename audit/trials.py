@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
-from multiprocessing import get_context
-from queue import SimpleQueue
 from typing import Any
 
 import torch
 
 import theodolite
 from theodolite.fixtures.errors import SubjectError
+from theodolite.fleet import Fleet
 from theodolite.properties.mutants import Mutant, load_hosts, load_mutants, pairs
 from theodolite.properties.mutants.hosts import AnyHost
 from theodolite.report import Report
@@ -86,51 +82,25 @@ def describe(plan: Sequence[Pair]) -> dict[str, Any]:
     }
 
 
-def run_trials(plan: Sequence[Pair], *, jobs: int) -> Iterator[dict[str, Any]]:
-    """Audit every pair, `jobs` at a time, in processes of their own; yield each as it ends.
+def run_trials(plan: Sequence[Pair], fleet: Fleet) -> Iterator[dict[str, Any]]:
+    """Audit every pair in processes apart, as many at a time as `fleet` has; yield each as it ends.
 
     A pair that ends its process (a segmentation fault, say) has the verdict "error"; the others
-    go on in a new one. Closing the iterator early leaves the pairs that have not begun.
+    go on in a new one. Closing the iterator early leaves the pairs that have not ended.
 
     Yields:
         {"mutant", "host", "verdict", "checks": check id → symptom, "errors": [message],
         "passes", "seconds"}; see `theodolite.diagnosis.symptom_of` for symptoms.
     """
-    free: SimpleQueue[ProcessPoolExecutor] = SimpleQueue()
-    for _ in range(jobs):
-        free.put(_process())
-
-    def one(pair: Pair) -> dict[str, Any]:
-        process = free.get()
-        try:
-            return process.submit(_try, pair).result()
-        except BrokenProcessPool:
-            process = _process()
-            return _told(pair, Report(pair.host, error="the process that audited it died"), 0.0)
-        finally:
-            free.put(process)
-
-    threads = ThreadPoolExecutor(jobs)
-    try:
-        for ended in as_completed([threads.submit(one, pair) for pair in plan]):
-            yield ended.result()
-    finally:
-        threads.shutdown(cancel_futures=True)
-        while not free.empty():
-            free.get().shutdown()
-
-
-def _process() -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_start)
-
-
-def _start() -> None:
-    """One thread for each process; Ctrl-C is for the one that asked."""
-    torch.set_num_threads(1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for ended in fleet.each(_try, plan):
+        if ended.result is not None:
+            yield ended.result
+        else:
+            yield _told(ended.task, Report(ended.task.host, error=ended.lost), 0.0)
 
 
 def _try(pair: Pair) -> dict[str, Any]:
+    torch.set_num_threads(1)
     mutant, host = _known()[pair]
     began = time.perf_counter()
     with nullcontext() if mutant is None else mutant.applied(host):
@@ -139,6 +109,7 @@ def _try(pair: Pair) -> dict[str, Any]:
                 host.subject(mutant),
                 budget="standard" if mutant is None else mutant.budget,
                 strict=True,
+                prove=False,
             )
         except (SubjectError, LookupError) as error:
             report = Report(host.name, error=str(error))

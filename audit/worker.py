@@ -22,6 +22,7 @@ from theodolite.findings import Event, Findings
 from theodolite.job import JOURNAL, TRACES, Job
 from theodolite.journal import Reader, Writer
 from theodolite.memory_limit import allowed, free_memory, restrict
+from theodolite.processes import end_group
 
 if TYPE_CHECKING:
     from theodolite.fixtures.subject.subject import Subject
@@ -47,7 +48,7 @@ def _end_with_parent() -> None:
     def wait() -> None:
         with contextlib.suppress(OSError):
             if os.read(pipe, 1) == b"":
-                os._exit(1)
+                end_group()
 
     threading.Thread(target=wait, daemon=True).start()
 
@@ -55,11 +56,11 @@ def _end_with_parent() -> None:
 class _Worker:
     def __init__(self, job: Job, folder: Path) -> None:
         self._job = job
-        self._findings = Findings(job.audit)
+        self._findings = Findings(job.audit, job.known)
         for event in Reader(folder / JOURNAL).events():
             self._findings.take(event)
         self._journal = Writer(folder / JOURNAL)
-        self._free = free_memory()
+        self._free = free_memory(job.beside)
 
     def work(self, traces: TextIO) -> None:
         from theodolite.fixtures.judging.wording import words_of
@@ -99,8 +100,10 @@ class _Worker:
         self._tell({"event": "refused", "says": says, "status": status, "traceback": trace})
 
     def _load(self) -> Subject:
-        import torch  # noqa: F401 - what it takes is none of the subject's
+        import torch  # what it takes is none of the subject's
 
+        if self._job.beside:
+            torch.set_num_threads(1)
         self._restrict(None)
         from theodolite.fixtures.subject.subject import Subject
         from theodolite.run import loaded_event
@@ -123,7 +126,7 @@ class _Worker:
 
     def _audit(self, subject: Subject) -> None:
         from theodolite.collector import Choice
-        from theodolite.run import anatomy_for, run_properties
+        from theodolite.run import anatomy_for, answer_event, pictures_event, run_properties
 
         job = self._job
         choice = Choice.of(
@@ -133,7 +136,7 @@ class _Worker:
             budget=job.budget,
             explore=job.explore,
             fail_fast=job.fail_fast,
-            expected=job.expected,
+            expected={*job.expected, *job.known},
             done=self._findings.done,
         )
         run_properties(subject, choice, self._tell)
@@ -141,6 +144,12 @@ class _Worker:
             return  # the run was ended: the supervisor says by what
         self._tell({"event": "stage", "name": "anatomy"})
         self._tell({"event": "anatomy", "anatomy": anatomy_for(subject), "notes": subject.notes})
+        self._tell({"event": "stage", "name": "answer"})
+        checks = self._findings.checks(job.expected)
+        self._tell(answer_event(subject, checks, strict=job.strict, prove=job.prove))
+        if job.pictures:
+            self._tell({"event": "stage", "name": "pictures"})
+            self._tell(pictures_event(subject, checks))
         if job.scripts is not None:
             self._tell({"event": "stage", "name": "scripts"})
             self._write_scripts(subject, job.scripts)

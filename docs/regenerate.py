@@ -18,7 +18,7 @@ from typing import Any
 from pages import mutation, zoo
 
 from theodolite import kill_matrix, knowledge
-from theodolite.properties import ledger
+from theodolite.properties import ledger, pages
 from theodolite.properties.mutants import load_mutants
 
 if sys.version_info >= (3, 11):
@@ -51,6 +51,8 @@ def _mutation() -> str:
 
 
 PAGES: dict[str, Callable[[], str]] = {
+    "causes.md": pages.causes_page,
+    "checks.md": pages.checks_page,
     "claims.md": ledger.render_markdown,
     "kill-matrix.md": lambda: kill_matrix.page(_trials()),
     "mutation.md": _mutation,

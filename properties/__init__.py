@@ -42,7 +42,7 @@ def check(
     views: tuple[str, ...] = (),
     level: Level = "fault",
     use: str | None = None,
-    budget: Budget = "standard",
+    budget: Budget = "quick",
     gate: bool = False,
     rows: Literal["alone", "mixed"] = "alone",
 ) -> Callable[[Test], Test]:
@@ -60,7 +60,8 @@ def check(
         use: Of a hazard: the use in which it goes wrong, one of
             `theodolite.fixtures.subject.uses.USES`. Where that is declared or evidently meant, the
             hazard is a fault.
-        budget: The smallest budget of an audit that pays for it.
+        budget: The smallest budget of an audit that pays for it: "standard" where it costs much
+            and, of the known faults, others see nearly all that it sees.
         gate: Whether it runs before all others, since it says why they do not apply.
         rows: "mixed" if it is asked even where rows of a batch change each other.
     """

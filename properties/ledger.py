@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from theodolite.properties.source import (
@@ -42,6 +43,7 @@ class Claim:
         scope: Letters of `SCOPES`.
         section: The article's section in English, or "beyond the article".
         statement: What is claimed, in one line.
+        formula: The same as a formula, or "".
         why: Why it must hold: what would go wrong in a model otherwise, in one or two sentences.
         figures: Numbers that the article prints for it.
         state: One of `STATES`.
@@ -54,6 +56,7 @@ class Claim:
     scope: str
     section: str
     statement: str
+    formula: str
     why: str
     figures: tuple[str, ...]
     state: str
@@ -70,6 +73,12 @@ def chapter_titles() -> dict[str, str]:
     """Chapter id → title, in the ledger's order."""
     titles: dict[str, str] = _document()["chapters"]
     return titles
+
+
+def papers_of(chapter: str) -> list[str]:
+    """Where more stands on what a chapter claims."""
+    papers: list[str] = _document().get("papers", {}).get(chapter, [])
+    return papers
 
 
 def claims_table() -> dict[str, list[dict[str, Any]]]:
@@ -123,7 +132,7 @@ def render_markdown() -> str:
         for each in ledger:
             if each.chapter == chapter:
                 cells = [
-                    each.id,
+                    f'<a id="{each.id}"></a>{each.id}',
                     each.scope,
                     _prose(each),
                     _listed(_properties_of(each, properties)),
@@ -133,6 +142,7 @@ def render_markdown() -> str:
     return "\n".join(lines) + "\n"
 
 
+@cache
 def _document() -> dict[str, Any]:
     text = (PROPERTIES / "ledger.toml").read_text(encoding="utf-8")
     document: dict[str, Any] = tomllib.loads(text)
@@ -150,6 +160,7 @@ def _claim(entry: dict[str, Any], sections: dict[str, str]) -> Claim:
         scope=entry["scope"],
         section=sections[entry["section"]],
         statement=entry["statement"],
+        formula=entry.get("formula", ""),
         why=entry["why"],
         figures=tuple(entry.get("figures", ())),
         state=state,
@@ -167,6 +178,8 @@ def _mutants_of(claim: Claim, mutants: list[MutantSource]) -> list[str]:
 
 def _prose(claim: Claim) -> str:
     parts = [claim.statement, f"*Why:* {claim.why}"]
+    if claim.formula:
+        parts.insert(1, f"`{claim.formula}`")
     if claim.figures:
         parts.append(f"Printed: {'; '.join(claim.figures)}.")
     if claim.state != "checked":

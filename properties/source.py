@@ -6,8 +6,9 @@ Nothing is imported or run: the claims table is there at once, without torch.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ class PropertySource:
         component: The part that its failure accuses, or None.
         says: Its name, which is what it claims, as a sentence.
         place: Where it stands.
+        about: Its docstring: what it does.
         views: The ways of running the subject in which a check is asked, where it names them.
         budget: The smallest budget of an audit that pays for a check.
     """
@@ -49,8 +51,9 @@ class PropertySource:
     component: str | None
     says: str
     place: Place
+    about: str = ""
     views: tuple[str, ...] = ()
-    budget: str = "standard"
+    budget: str = "quick"
 
 
 @dataclass(frozen=True)
@@ -66,22 +69,36 @@ class MutantSource:
     caught_by: tuple[str, ...]
 
 
-def find_properties(folder: Path = PROPERTIES) -> list[PropertySource]:
-    """Every function of the property modules that names a claim, in the order of the files."""
+def find_properties(folder: Path = PROPERTIES, mentioning: str = "") -> list[PropertySource]:
+    """Every function of the property modules that names a claim, in the order of the files.
+
+    Args:
+        folder: Where to look.
+        mentioning: A word that a file must have to be read: a claim, a check, a cause.
+    """
     return [
+        replace(each, name=f"{path.relative_to(folder).as_posix()}::{each.name}")
+        for path in _mentioning(sorted(folder.rglob("test_*.py")), mentioning)
+        for each in _properties_in(path)
+    ]
+
+
+@cache
+def _properties_in(path: Path) -> tuple[PropertySource, ...]:
+    return tuple(
         PropertySource(
-            name=f"{path.relative_to(folder).as_posix()}::{name}",
+            name=name,
             claims=tuple(call.ids[1:] if call.decorator == "check" else call.ids),
             check=call.ids[0] if call.decorator == "check" else None,
             component=call.options.get("component"),
             says=_sentence(function),
             place=Place(path, function.lineno),
+            about=ast.get_docstring(function) or "",
             views=tuple(call.options.get("views", ())),
-            budget=call.options.get("budget", "standard"),
+            budget=call.options.get("budget", "quick"),
         )
-        for path in sorted(folder.rglob("test_*.py"))
         for name, function, call in _decorated(path, "claim", "check")
-    ]
+    )
 
 
 def find_scripts(folder: Path = PROPERTIES / "scripts") -> dict[str, Place]:
@@ -96,8 +113,13 @@ def find_scripts(folder: Path = PROPERTIES / "scripts") -> dict[str, Place]:
     }
 
 
-def find_mutants(folder: Path = PROPERTIES / "mutants") -> list[MutantSource]:
-    """Every fault that the mutant modules register."""
+def find_mutants(folder: Path = PROPERTIES / "mutants", mentioning: str = "") -> list[MutantSource]:
+    """Every fault that the mutant modules register.
+
+    Args:
+        folder: Where to look.
+        mentioning: A word that a file must have to be read: a fault, a claim, a check.
+    """
     from theodolite.properties.mutants.places import SEAMS  # it needs no torch
 
     components = dict.fromkeys(("mutant", "source", "declared", "library"), "")  # they say it
@@ -112,9 +134,13 @@ def find_mutants(folder: Path = PROPERTIES / "mutants") -> list[MutantSource]:
             equivalent=call.options.get("equivalent"),
             caught_by=tuple(call.ids[2].split()) if len(call.ids) > 2 else (),
         )
-        for path in sorted(folder.glob("*.py"))
-        for says, call in _registered(path, components)
+        for path in _mentioning(sorted(folder.glob("*.py")), mentioning)
+        for says, call in _registered(path, frozenset(components))
     ]
+
+
+def _mentioning(paths: Iterable[Path], word: str) -> Iterator[Path]:
+    return (path for path in paths if not word or word in path.read_text(encoding="utf-8"))
 
 
 def _sentence(function: ast.FunctionDef) -> str:
@@ -140,15 +166,18 @@ def _decorated(path: Path, *decorators: str) -> Iterator[tuple[str, ast.Function
                 yield name, function, _read(node, path)
 
 
-def _registered(path: Path, kinds: Mapping[str, object]) -> Iterator[tuple[str, _Call]]:
+@cache
+def _registered(path: Path, kinds: frozenset[str]) -> list[tuple[str, _Call]]:
     """(what is said of it, the call) of each fault: a decorator, or a statement that says it."""
-    for _, function, call in _decorated(path, *kinds):
-        yield ast.get_docstring(function) or "", call
+    found = [
+        (ast.get_docstring(function) or "", call) for _, function, call in _decorated(path, *kinds)
+    ]
     for node in ast.parse(path.read_text(encoding="utf-8"), filename=str(path)).body:
         match node:
             case ast.Expr(value=ast.Call(func=ast.Name(id=name)) as called) if name in kinds:
                 call = _read(called, path)
-                yield call.options["says"], call
+                found.append((call.options["says"], call))
+    return found
 
 
 def _functions(tree: ast.AST, prefix: str) -> Iterator[tuple[str, ast.FunctionDef]]:

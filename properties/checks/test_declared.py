@@ -173,16 +173,19 @@ SETTINGS: Mapping[str, Setting] = {
 
 @check("declared.scale", "SCL-5", component="scale")
 def test_the_declared_scale_is_the_real_one(subject: Subject) -> None:
+    """The slope of the scores over q·k, layer by layer, is the declared factor."""
     _hold(subject, "scale", example="scale=VALUE")
 
 
 @check("declared.soft_cap", "STAB-3", component="scale")
 def test_the_declared_soft_cap_is_the_real_one(subject: Subject) -> None:
+    """The number that scores approach as q·k grows is the declared cap."""
     _hold(subject, "soft_cap", example="soft_cap=VALUE")
 
 
 @check("declared.positions", "ROPE-4", "POS-2", component="position")
 def test_positions_enter_as_declared(subject: Subject) -> None:
+    """By rotation, a bias of distance, a table that is added, or not at all: as it is measured."""
     _hold(subject, "positions", example="positions=VALUE")
 
 
@@ -199,7 +202,9 @@ def test_the_rotation_is_as_declared(subject: Subject) -> None:
     require(
         not keys or turns,
         f"queries and keys are rotated, as {_source(subject, keys[0]) if keys else ''}",
-        remedy="No layer rotates. Is the rotation applied, and with the right axis?",
+        fails="Queries and keys are to be rotated, as "
+        f"{_source(subject, keys[0]) if keys else ''}, and no layer rotates them",
+        remedy="Is the rotation applied, and along the right axis?",
         cause="rotation-missing",
     )
     _hold(subject, *(key for key in SETTINGS if key.startswith("rope_")), example="rope_base=10000")
@@ -207,6 +212,7 @@ def test_the_rotation_is_as_declared(subject: Subject) -> None:
 
 @check("declared.feed_forward", "FFN-2", component="feed_forward")
 def test_the_feed_forward_network_is_as_declared(subject: Subject) -> None:
+    """Its activation, gate and width, and how many experts there are and work on a token."""
     known, anatomy = _known(subject), anatomy_of(subject)
     routed = [key for key in ("experts", "active_experts", "shared_width") if key in known]
     parts = anatomy.feed_forward
@@ -214,7 +220,9 @@ def test_the_feed_forward_network_is_as_declared(subject: Subject) -> None:
         require(
             any(part.experts is not None for part in parts),
             f"there are {known[routed[0]]} experts, as {_source(subject, routed[0])}",
-            remedy="No layer has experts.",
+            fails=f"There should be {known[routed[0]]} experts, as {_source(subject, routed[0])}, "
+            "and no layer has any",
+            remedy="Is the mixture built where the configuration asks for it?",
             component="moe",
         )
     keys = ("activation", "gated", "feed_forward_width", "experts", "active_experts")
@@ -224,17 +232,20 @@ def test_the_feed_forward_network_is_as_declared(subject: Subject) -> None:
 
 @check("declared.norm", "NORM-1", "NORM-6", component="norm")
 def test_norms_and_biases_are_as_declared(subject: Subject) -> None:
+    """The kind of the norms, their epsilon and place, and whether linear layers have biases."""
     _hold(subject, "norm", "norm_eps", "placement", "parallel", "bias", example="norm=RMSNorm")
 
 
 @check("declared.shape", "MHA-1", "HYP-1", component="heads")
 def test_layers_heads_and_widths_are_as_declared(subject: Subject) -> None:
+    """The shape that was measured, layer by layer, and whether it has sinks or norms on q and k."""
     keys = ("layers", "width", "heads", "kv_heads", "head_width", "sinks", "qk_norm")
     _hold(subject, *keys, example="heads=8")
 
 
 @check("declared.tied", "AUD-9", component="tying")
 def test_embedding_and_head_are_tied_as_declared(subject: Subject) -> None:
+    """The two tables share their memory, or do not."""
     declared, measured = _known(subject).get("tied"), anatomy_of(subject).tied
     if declared is None:
         not_applicable("no tied is declared: --declare tied=VALUE")
@@ -244,6 +255,8 @@ def test_embedding_and_head_are_tied_as_declared(subject: Subject) -> None:
     require(
         measured == declared,
         f"{says}, as {_source(subject, 'tied')}",
+        fails=f"Embedding and head are {'two tensors' if declared else 'one tensor'}, and should "
+        f"be {'one' if declared else 'two'}, as {_source(subject, 'tied')}",
         remedy="Is the flag read where it stands, and is the tie made after the last weight was "
         "replaced?",
         cause="tie-ignored" if declared else "tie-unasked",
@@ -252,6 +265,7 @@ def test_embedding_and_head_are_tied_as_declared(subject: Subject) -> None:
 
 @check("declared.window", "ATT-2", component="window")
 def test_the_declared_window_is_the_real_one(subject: Subject) -> None:
+    """How many keys the queries of each layer see, themselves included."""
     known = _known(subject)
     if "window" not in known:
         not_applicable("no window is declared: --declare window=VALUE")
@@ -270,6 +284,8 @@ def test_the_declared_window_is_the_real_one(subject: Subject) -> None:
             sight.window == value
             and sight.chunk == _of_layer(known.get("chunk"), index, len(sights), "chunk"),
             f"queries see {_keys(value)}, as {_source(subject, 'window')}",
+            fails=f"Queries of layer {index} see {_keys(sight.window)}, and should see "
+            f"{_keys(value)}, as {_source(subject, 'window')}",
             measured=sight.window,
             at_most=value,
             at_least=value,
@@ -315,7 +331,13 @@ def _judge(subject: Subject, key: str, measured: Any, value: Any, place: dict[st
     }
     if setting.beside is None or measured is None or value is None:
         alike = _is_own(subject, key) and _is_called(measured, value)
-        require(measured == value or alike, says, where={**place, "measured": measured}, **told)
+        require(
+            measured == value or alike,
+            says,
+            fails=f"{_called(key)} is {measured}; it should be {value}, as {source}",
+            where={**place, "measured": measured},
+            **told,
+        )
         return
     share = HALF if subject.dtype.itemsize < 4 else SAME
     pairs = list(zip(_flat(measured), _flat(value), strict=True))
@@ -324,6 +346,7 @@ def _judge(subject: Subject, key: str, measured: Any, value: Any, place: dict[st
             float(found),
             float(wanted),
             f"{says} ({float(wanted):.6g}, {source})",
+            fails=f"{_called(key)} is {found:.6g}; it should be {float(wanted):.6g}, as {source}",
             bound=share * abs(float(wanted)) + setting.beside,
             where={**place, **({"pair": index} if pairs[1:] else {}), "measured": f"{found:.6g}"},
             **told,
@@ -364,6 +387,8 @@ def _judge_own_window(subject: Subject, window: int) -> None:
     require(
         any(each is not None and window - 1 <= each <= window + 1 for each in seen),
         f"some layer's queries see {_keys(window)}, as {_source(subject, 'window')}",
+        fails=f"Queries of the layers see {{measured}} keys, and should see {_keys(window)} in "
+        f"some layer, as {_source(subject, 'window')}",
         where={"measured": ", ".join(map(str, seen))},
         remedy="Does the window reach the attention, on every backend?",
         cause="window-differs" if any(seen) else "window-ignored",
@@ -372,13 +397,18 @@ def _judge_own_window(subject: Subject, window: int) -> None:
 
 def _is_plain(subject: Subject, base: float) -> bool:
     """Whether all layers turn alike, at every length, and the series is not to end at 1/base."""
-    if is_scaled_with_length(subject):
+    if _is_scaled_with_length(subject):
         return False
     rotations = [layer.rotary for layer in _attention(subject) if layer.rotary is not None]
     bases = [rotary.base for rotary in rotations if rotary.base is not None]
     ends = [min(map(float, rotary.frequencies)) * base for rotary in rotations]
     alike = len(bases) == len(rotations) and max(bases) <= min(bases) * (1 + SAME)
     return alike and not any(abs(end - 1) <= SAME for end in ends)
+
+
+@once
+def _is_scaled_with_length(subject: Subject) -> bool:
+    return is_scaled_with_length(subject)
 
 
 def _is_called(measured: Any, said: Any) -> bool:
@@ -414,6 +444,10 @@ def _of_layer(declared: Any, index: int | None, layers: int, key: str) -> Any:
 
 def _flat(value: Any) -> Sequence[Any]:
     return value if isinstance(value, (list, tuple)) else [value]
+
+
+def _called(key: str) -> str:
+    return key.replace("_", " ").capitalize()
 
 
 def _keys(window: int | None) -> str:

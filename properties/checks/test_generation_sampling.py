@@ -37,7 +37,7 @@ def writer(view: View) -> Writer:
     return found
 
 
-@check("generation.top_k", "GEN-1", component="generation", views=("sharpened",))
+@check("generation.top_k", "GEN-1", component="generation", views=("sharpened",), budget="standard")
 def test_top_k_draws_from_the_k_likeliest_tokens_and_all_of_them(
     view: View, writer: Writer
 ) -> None:
@@ -47,7 +47,7 @@ def test_top_k_draws_from_the_k_likeliest_tokens_and_all_of_them(
     _judge_support(view, writer, probabilities, {"top_k": _KEPT}, cause="top-k-support")
 
 
-@check("generation.top_p", "GEN-1", component="generation", views=("sharpened",))
+@check("generation.top_p", "GEN-1", component="generation", views=("sharpened",), budget="standard")
 def test_top_p_keeps_the_token_with_which_the_mass_is_reached(view: View, writer: Writer) -> None:
     """The bound lies in the middle of the last kept token, so that rounding cannot matter."""
     _require_offer(writer, "top_p")
@@ -71,13 +71,21 @@ def test_filters_together_never_leave_nothing(view: View, writer: Writer) -> Non
     require(
         bool((drawn == likeliest).all()),
         "the narrowest filters leave the likeliest token",
+        fails="With the narrowest filters, tokens {drawn} are drawn, and not the likeliest, "
+        "{likeliest}, alone",
         where={**options, "drawn": sorted(set(drawn.tolist()))[:8], "likeliest": likeliest},
         remedy="does top-p keep the first token whatever its probability?",
         cause="filters-empty",
     )
 
 
-@check("generation.distribution", "GEN-1", component="generation", views=("sharpened",))
+@check(
+    "generation.distribution",
+    "GEN-1",
+    component="generation",
+    views=("sharpened",),
+    budget="standard",
+)
 def test_tokens_are_drawn_from_the_softmax_of_the_last_logits(view: View, writer: Writer) -> None:
     """Chi-squared of the draws; a true sampler exceeds the bound once in ten million audits."""
     probabilities = _probabilities(view, writer)
@@ -85,6 +93,7 @@ def test_tokens_are_drawn_from_the_softmax_of_the_last_logits(view: View, writer
     require(
         int(drawn.max()) < len(probabilities),
         "tokens of the vocabulary are drawn",
+        fails="An id outside the vocabulary is drawn",
         where={"drawn": int(drawn.max()), "logits": len(probabilities)},
         remedy="Are ids counted from 1?",
         cause="outside-the-vocabulary",
@@ -108,6 +117,8 @@ def test_tokens_are_drawn_from_the_softmax_of_the_last_logits(view: View, writer
         measured,
         bound,
         "tokens are drawn from the softmax of the last logits",
+        fails="Tokens are not drawn from the softmax of the last logits: chi-squared of {draws} "
+        "draws is {measured}",
         where={"draws": 2 * _DRAWS},
         remedy="is softmax taken over the vocabulary, of logits divided by the temperature, once?",
         cause="wrong-distribution",
@@ -125,6 +136,7 @@ def _judge_support(
     none_of(
         outside,
         f"nothing outside the {_KEPT} likeliest tokens is drawn",
+        fails=f"{{measured}} tokens outside the {_KEPT} likeliest are drawn",
         where=place,
         remedy="are excluded logits filled with -inf, and the filter put on before softmax?",
         cause=cause,
@@ -134,6 +146,7 @@ def _judge_support(
     none_of(
         missing,
         f"each of the {_KEPT} likeliest tokens is drawn",
+        fails=f"{{measured}} of the {_KEPT} likeliest tokens are never drawn: {{missing}}",
         where={**place, "missing": missing},
         remedy="is the token with which top-p is reached kept, and top-k not one too few?",
         cause=cause,

@@ -68,6 +68,7 @@ def test_autocast_costs_what_rounding_costs(view: View) -> None:
     views=("sharpened",),
     level="hazard",
     use="bfloat16",
+    budget="standard",
 )
 def test_half_precision_keeps_late_positions(view: View) -> None:
     """At positions near 8,000, and at the end of 512 tokens, rounding costs what it costs at 0.
@@ -134,6 +135,7 @@ def _require_right(view: View, way: str, found: Comparison) -> None:
     require(
         found.finite,
         f"logits are finite in {way}",
+        fails=f"In {way} logits are NaN or infinite",
         where=where,
         remedy="does a mask, a sum or an exponential pass the largest number of the dtype?",
         cause="half-overflows",
@@ -142,6 +144,8 @@ def _require_right(view: View, way: str, found: Comparison) -> None:
     require(
         found.is_right,
         f"{way} moves the logits by what rounding weights and activations does, times {SHARE:g}",
+        fails=f"In {way} the logits are off by {{measured}} times what rounding weights and "
+        "activations costs",
         measured=found.share,
         at_most=SHARE,
         where=where,

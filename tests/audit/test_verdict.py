@@ -94,7 +94,7 @@ def test_what_was_running_when_a_process_ended_is_an_error():
 def test_the_supervisor_never_imports_torch():
     code = (
         "import sys, theodolite.cli, theodolite.audit_command, theodolite.progress, "
-        "theodolite.terminal, theodolite.junit; print('torch' in sys.modules)"
+        "theodolite.terminal, theodolite.formats.junit; print('torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

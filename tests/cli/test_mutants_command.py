@@ -7,6 +7,7 @@ import pytest
 
 from theodolite.cli import main
 from theodolite.diagnosis import Diagnostician
+from theodolite.fleet import Machine
 from theodolite.kill_matrix import page
 from theodolite.knowledge import digest, faults_of, trials_of
 from theodolite.trials import Pair, run_trials
@@ -50,14 +51,14 @@ class _Fatal(Pair):
 
 def test_a_process_that_dies_costs_its_own_trial_only():
     plan = [_Fatal("no-scale", "nano"), Pair("no-scale", "nano")]
-    fatal, other = run_trials(plan, jobs=1)
+    fatal, other = run_trials(plan, Machine(1))
     assert (fatal["verdict"], fatal["checks"]) == ("error", {})
-    assert fatal["errors"] == ["the process that audited it died"]
+    assert fatal["errors"] == ["the process that worked on it ended itself with exit status 1"]
     assert other["verdict"] == "fail"
 
 
 def test_what_was_tried_is_kept_when_interrupted(tmp_path, monkeypatch, document, capsys):
-    def interrupted(plan, jobs):
+    def interrupted(plan, fleet):
         yield document["trials"][0]
         raise KeyboardInterrupt
 
@@ -81,7 +82,7 @@ def test_faults_are_listed_without_trying_them(capsys):
         (["no-such-fault"], "no mutant is called 'no-such-fault'"),
         (["--host", "bert"], "no host is called 'bert'; there are: reference"),
         (["--component", "colour"], "no component is called 'colour'"),
-        (["--jobs", "0"], "--jobs 0: give 1 or more"),
+        (["--jobs", "0"], "--jobs: '0' will not do: give a whole number, 1 or more"),
     ],
 )
 def test_a_wrong_word_is_a_sentence(words, said, capsys):

@@ -3,8 +3,8 @@
 import pytest
 
 from theodolite.fixtures.errors import SubjectError
-from theodolite.fixtures.loading.loader import load
 
+from .as_audited import load
 from .sources import MODEL
 
 NOBODY = "a_library_that_nobody_has"

@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 from theodolite.fixtures.errors import SubjectError, UsageError
-from theodolite.fixtures.loading.loader import load
 
+from .as_audited import load
 from .sources import CONFIGURED, MODEL, PARTS
 
 SIZES = "vocab_size, n_embd, block_size, n_head, n_layer, bias"

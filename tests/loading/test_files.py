@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from theodolite.fixtures.errors import SubjectError, UsageError
-from theodolite.fixtures.loading.loader import load
 
+from .as_audited import load
 from .sources import CONFIGURED, MODEL, SCRIPT
 
 

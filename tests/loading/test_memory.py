@@ -4,8 +4,9 @@ import torch
 from torch import nn
 
 from theodolite import audit
-from theodolite.fixtures.loading.loader import load
 from theodolite.fixtures.source.unfilled_memory import left_unfilled, without_chance
+
+from .as_audited import load
 
 SOURCE = """
 import torch

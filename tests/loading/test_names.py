@@ -2,9 +2,9 @@
 
 import pytest
 
-from theodolite.fixtures.loading.loader import load
 from theodolite.fixtures.loading.name_words import guess
 
+from .as_audited import load
 from .sources import CONFIGURED, MODEL, PARTS
 
 

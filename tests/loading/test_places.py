@@ -5,9 +5,9 @@ import json
 import pytest
 
 from theodolite.fixtures.errors import SubjectError, UsageError
-from theodolite.fixtures.loading.loader import load
 from theodolite.fixtures.subject.subject import Subject
 
+from .as_audited import load
 from .sources import MODEL
 
 BUILD = "\ndef build():\n    return Model(SIZE)\n"

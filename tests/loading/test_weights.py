@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from theodolite.fixtures.errors import SubjectError, UsageError
-from theodolite.fixtures.loading.loader import load
 from theodolite.fixtures.subject.subject import Subject
 
+from .as_audited import load
 from .sources import MODEL
 
 DEFAULTS = MODEL.replace("self, vocab_size, d_model", "self, vocab_size=11, d_model")

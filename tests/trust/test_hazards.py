@@ -12,7 +12,7 @@ from decoders import Lectures, Rotary, Sizes, rotary
 import theodolite
 from theodolite.fixtures.errors import UsageError
 from theodolite.fixtures.subject.uses import USES
-from theodolite.junit import to_junit
+from theodolite.formats import junit
 from theodolite.properties.source import PROPERTIES, _decorated
 
 HALF = "precision.late"
@@ -111,8 +111,8 @@ def test_a_use_that_does_not_exist_is_refused():
 
 def test_hazards_are_shown_after_faults_and_are_no_failures_of_a_test_suite():
     report = theodolite.audit(LooksUp(64), select="vocabulary")
-    assert "<failure" not in to_junit(report)
-    assert "hazard: " in to_junit(report)
+    assert "<failure" not in junit.write(report)
+    assert "hazard: " in junit.write(report)
     assert json.loads(json.dumps(report.to_dict()))["summary"]["hazards"] == 1
     assert f"hazard · {NEGATIVE}" in report._repr_html_()
     assert "1 hazard" in report._repr_html_()

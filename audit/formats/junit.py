@@ -15,7 +15,7 @@ _TAGS = {
 }
 
 
-def to_junit(report: Report) -> str:
+def write(report: Report) -> str:
     """One test suite for the subject, one test case for each check."""
     summary = report.summary
     suite = ET.Element(
