@@ -15,7 +15,7 @@ from theodolite.findings import Sink
 from theodolite.fixtures.oracles.strategies import without_shrinking
 from theodolite.fixtures.plugin import AUDITED, PROPERTY
 from theodolite.fixtures.subject.subject import Subject
-from theodolite.memory_limit import give_back
+from theodolite.memory_limit import tidy_up
 from theodolite.selection import Selection, pays_for, selection
 
 
@@ -140,7 +140,7 @@ class Collector:
     def _tell_end(self, nodeid: str) -> None:
         subject = self._subject()
         passes, notes = (subject.passes, subject.notes) if subject else (self._passes, [])
-        give_back(self._weights)
+        tidy_up(self._weights)
         event = {
             "event": "ended",
             "item": nodeid,

@@ -16,11 +16,10 @@ ends it when it has more. Memory of processes that the subject starts is not cou
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
-import gc
 import os
 from pathlib import Path
+
+from theodolite.fixtures.source.free_memory import give_back
 
 GIB = 2**30
 _BASE = 8 * GIB
@@ -88,17 +87,10 @@ def _of_group() -> int | None:
     return max(most - used, 0)
 
 
-def give_back(weights: int) -> None:
-    """Give memory that a check has used back to the system, where the weights are large.
-
-    What a failed attempt keeps in a circle of references (an exception, its frames, the copy of the
-    model in them) is collected, and glibc returns the pages that lie free between others.
-    """
-    if weights < _LARGE:
-        return
-    gc.collect(1)
-    with contextlib.suppress(OSError, AttributeError):  # another C library
-        ctypes.CDLL(None).malloc_trim(0)
+def tidy_up(weights: int) -> None:
+    """Give memory that a check has used back to the system, where the weights are large."""
+    if weights >= _LARGE:
+        give_back()
 
 
 def restrict(most: int) -> None:

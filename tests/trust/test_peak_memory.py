@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from decoders import Lectures
+from decoders import Lectures, rotary
 
+from theodolite.fixtures.anatomy.head_reach import reach_of
 from theodolite.fixtures.recording.backward import each_gradient
 from theodolite.fixtures.recording.tensors import Copies
 from theodolite.fixtures.subject.subject import ROOM, Subject
@@ -50,10 +51,10 @@ def measured(spec, *select, **settings):
 
 
 def test_rows_are_split_by_what_one_costs():
-    """127 rows at once were 1.0 GB of logits, twice, and in float64 once more."""
+    """127 rows at once would be 1.0 GB of logits, twice, and in float64 twice that again."""
     found = measured("Long", "causality.perturb", "causality.past", "vocabulary.finite")
     assert found["row"] > 8 * MIB
-    assert found["peak"] < 4 * found["weights"] + 3 * ROOM
+    assert found["peak"] < 4 * found["weights"] + 4 * ROOM
 
 
 @pytest.mark.slow
@@ -92,3 +93,17 @@ def test_one_tensor_is_copied_once_until_it_is_written_into():
     tensor.add_(1)
     assert copies.of(tensor).tolist() == [1, 1, 1]
     assert first.tolist() == [0, 0, 0]
+
+
+def test_what_heads_reach_is_the_same_in_portions():
+    found = []
+    for cost in (1, ROOM // 3):
+        subject = Subject.load(rotary(16))
+        subject.bytes_of_a_row = cost
+        before = subject.calls
+        found.append((reach_of(subject.views.sharpened), subject.calls - before))
+    (at_once, few), (portioned, more) = found
+    assert more > few
+    assert len(at_once) == 6
+    for one, other in zip(at_once, portioned, strict=True):
+        assert torch.equal(one.reached, other.reached)
