@@ -11,6 +11,7 @@ from theodolite.fixtures.errors import NoMoreCalls
 from theodolite.fixtures.judging.check import Check
 from theodolite.fixtures.lines.locate import Accused, locate
 from theodolite.fixtures.subject.subject import Subject
+from theodolite.proof import settled
 
 
 @dataclass(frozen=True)
@@ -26,18 +27,23 @@ class Answer:
     sources: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
-def answer(subject: Subject, checks: Sequence[Check], *, strict: bool) -> Answer:
+def answer(
+    subject: Subject, checks: Sequence[Check], *, strict: bool, prove: str | None = None
+) -> Answer:
     """Explain the failures among `checks`, the subject at hand.
 
     Args:
         subject: The subject that was audited.
         checks: The checks of its audit.
         strict: Whether hazards count as faults.
+        prove: The budget of the audit, where causes are to be proved by repair; None: they are not.
     """
+    causes = causes_of(checks, strict=strict)
+    if prove is not None:
+        causes = settled(subject, checks, causes, budget=prove, strict=strict)
     failed = {check.id: check for check in checks if check.outcome == "failed"}
     causes = [
-        _located(subject, cause, [failed[name] for name in cause.explains])
-        for cause in causes_of(checks, strict=strict)
+        _located(subject, cause, [failed[name] for name in cause.explains]) for cause in causes
     ]
     sources = {name: line for name, check in failed.items() if (line := _source(subject, check))}
     return Answer(tuple(causes), sources)
@@ -49,14 +55,16 @@ def _located(subject: Subject, cause: Cause, checks: Sequence[Check]) -> Cause:
     for check in told:
         if check.source is not None and check.component == cause.component:
             return cause.at(check.source)
-    where = next((c.where for c in told if c.component == cause.component), {})
-    return cause.at(_line(subject, Accused(cause.component, cause.cause, where)))
+    own = [check for check in told if check.component == cause.component]
+    where = own[0].where if own else {}
+    causes = dict.fromkeys([*(check.cause for check in own), cause.cause])
+    return cause.at(_line(subject, Accused(cause.component, tuple(causes), where)))
 
 
 def _source(subject: Subject, check: Check) -> Mapping[str, Any] | None:
     if check.source is not None:
         return check.source
-    return _line(subject, Accused(check.component, check.cause, check.where))
+    return _line(subject, Accused(check.component, (check.cause,), check.where))
 
 
 def _line(subject: Subject, accused: Accused) -> dict[str, Any] | None:

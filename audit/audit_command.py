@@ -44,6 +44,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--list", action="store_true", help="only list the checks that would run")
     add("--durations", type=whole(0), metavar="N", help="show the N slowest checks (0: all)")
     add(
+        "--baseline",
+        metavar="FILE",
+        help="an earlier report, as --json writes it: what failed there fails nothing",
+    )
+    add(
+        "--update-baseline",
+        action="store_true",
+        help="judge without the baseline, and write the report into it",
+    )
+    add(
         "--format",
         type=one_of("full", "concise"),
         default="full",
@@ -77,7 +87,13 @@ def run(arguments: argparse.Namespace) -> int:
     _require(arguments, named["declare"])
     if arguments.list:
         return _list(arguments)
-    job = job_of(arguments, named, scripts=arguments.reproduce, pictures=arguments.html is not None)
+    job = job_of(
+        arguments,
+        named,
+        known=_known(arguments),
+        scripts=arguments.reproduce,
+        pictures=arguments.html is not None,
+    )
     from theodolite.supervisor import Supervisor
 
     with Supervisor(job, arguments.audit_limit) as supervisor:
@@ -94,7 +110,19 @@ def run(arguments: argparse.Namespace) -> int:
         return _BY_SIGNAL + supervisor.interrupted
     if failure is not None:
         raise failure
+    if arguments.update_baseline:
+        write_json(report.to_dict(), arguments.baseline)
+        return 0
     return EXIT_STATUS[report.verdict]
+
+
+def _known(arguments: argparse.Namespace) -> dict[str, str]:
+    """The failures that the baseline knows, where it is not to be written anew."""
+    if arguments.baseline is None or arguments.update_baseline:
+        return {}
+    from theodolite.baseline import known_failures
+
+    return known_failures(arguments.baseline)
 
 
 def _failure(supervisor: Supervisor, report: Report, *, debug: bool) -> TheodoliteError | None:
@@ -133,8 +161,11 @@ def _require(arguments: argparse.Namespace, declare: Mapping[str, Any]) -> None:
 
     require_declarable(declare)
     place = arguments.subject.rpartition(":")[0] or arguments.subject
+    if arguments.update_baseline and arguments.baseline is None:
+        raise UsageError("--update-baseline needs --baseline FILE: the file to write")
+    baseline = arguments.baseline if arguments.update_baseline else None
     require_files(
-        {each.option: file for each, file in _files(arguments)},
+        {**{each.option: file for each, file in _files(arguments)}, "--baseline": baseline},
         kept=(Path(place), "the subject") if place.endswith(".py") else None,
     )
     if arguments.reproduce is not None:

@@ -134,6 +134,23 @@ class Diagnostician:
         failed = [check for check, said in symptoms.items() if said]
         if not failed:
             return []
+        scores, first = self._scores(symptoms, failed)
+        ranked = sorted(scores, key=lambda each: (each[0] != first, -scores[each]))
+        told = [each for each in ranked if scores[each] > 1 / (2 * MOST)][:MOST] or ranked[:1]
+        return [self._suspect(*each, scores[each], symptoms, failed) for each in told]
+
+    def ranking(self, symptoms: Mapping[str, str]) -> list[tuple[Fault, float]]:
+        """Every known fault with its probability by `symptoms`, the likeliest first."""
+        failed = [check for check, said in symptoms.items() if said]
+        scores = self._scores(symptoms, failed)[0] if failed else {}
+        known = [(cause, score) for (_, cause), score in scores.items() if cause is not None]
+        known.sort(key=lambda each: -each[1])
+        return [(self._faults[cause], score) for cause, score in known]
+
+    def _scores(
+        self, symptoms: Mapping[str, str], failed: Sequence[str]
+    ) -> tuple[dict[tuple[str, str | None], float], str]:
+        """The probability of each component with each cause, and the likeliest component."""
         evidence = {
             fault: {check: self._under(fault, check, said) for check, said in symptoms.items()}
             for fault in (*self._seen, None)
@@ -145,9 +162,7 @@ class Diagnostician:
             for component, share in components.items()
             for cause, inner in self._causes(component, evidence).items()
         }
-        ranked = sorted(scores, key=lambda each: (each[0] != first, -scores[each]))
-        told = [each for each in ranked if scores[each] > 1 / (2 * MOST)][:MOST] or ranked[:1]
-        return [self._suspect(*each, scores[each], symptoms, failed) for each in told]
+        return scores, first
 
     def means(self, check: str, said: str, component: str) -> float:
         """How likely the accusation of a failed check means `component`, by what it meant so far.

@@ -62,10 +62,12 @@ class Findings:
 
     Args:
         audit: How a report tells to run one of its checks again.
+        known: Check id → where its failure is known from: it is told, and no fault of this audit.
     """
 
-    def __init__(self, audit: Audit) -> None:
+    def __init__(self, audit: Audit, known: Mapping[str, str] | None = None) -> None:
         self._audit = audit
+        self._known = known or {}
         self.subject: str | None = None
         self.weights = 0
         self.notes: list[str] = []
@@ -108,7 +110,7 @@ class Findings:
         for name, item in self.items.items():
             homes.setdefault(item.check, []).append(name)
         merged = [
-            _expected(self._check(check, names), expected.get(check))
+            _expected(self._check(check, names), expected.get(check), self._known.get(check))
             for check, names in homes.items()
         ]
         return (*broken, *merged)
@@ -202,9 +204,11 @@ class Findings:
         )
 
 
-def _expected(check: Check, reason: str | None) -> Check:
+def _expected(check: Check, reason: str | None, known: str | None) -> Check:
     if reason is None:
-        return check
+        if check.outcome != "failed" or known is None:
+            return check
+        return replace(check, outcome="expected_failure", message=f"{known}: {check.message}")
     if check.outcome == "failed":
         says = f"expected: {reason}. {check.message}"
         return replace(check, outcome="expected_failure", message=says)

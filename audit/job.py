@@ -23,6 +23,8 @@ class Job:
     Attributes:
         named: The subject and how to build it; see `theodolite.subject_arguments.subject_of`.
         expected: Check id → reason, of the failures that are expected.
+        known: Check id → where from, of the failures that were there before (see
+            `theodolite.baseline`).
         budget: As for `theodolite.audit`.
         select: As for `theodolite.audit`.
         skip: As for `theodolite.audit`.
@@ -30,6 +32,7 @@ class Job:
         explore: As for `theodolite.audit`.
         fail_fast: As for `theodolite.audit`.
         strict: As for `theodolite.audit`.
+        proof: As `prove` for `theodolite.audit`.
         scripts: Folder into which the failures' scripts are written, or None.
         pictures: Whether to take the numbers that a report draws.
         memory_limit: GiB that it may use; None for what `theodolite.memory_limit` derives.
@@ -41,6 +44,7 @@ class Job:
 
     named: Mapping[str, Any]
     expected: Mapping[str, str] = field(default_factory=dict)
+    known: Mapping[str, str] = field(default_factory=dict)
     budget: str = "standard"
     select: list[str] | None = None
     skip: list[str] | None = None
@@ -48,6 +52,7 @@ class Job:
     explore: bool = False
     fail_fast: bool = False
     strict: bool = False
+    proof: bool = True
     scripts: str | None = None
     pictures: bool = False
     memory_limit: float | None = None
@@ -59,6 +64,11 @@ class Job:
     def audit(self) -> Audit:
         """What decides its result, as reports tell it."""
         return Audit(**self.named, budget=self.budget, explore=self.explore)
+
+    @property
+    def prove(self) -> str | None:
+        """The budget, where causes are to be proved by repair."""
+        return self.budget if self.proof else None
 
     @property
     def command(self) -> str:

@@ -45,6 +45,7 @@ def audit(
     explore: bool = False,
     fail_fast: bool = False,
     strict: bool = False,
+    prove: bool = True,
     pictures: bool = False,
     time_limit: float = LIMIT,
     progress: Progress | None = None,
@@ -71,6 +72,7 @@ def audit(
         explore: Draw fresh examples instead of the same ones in every run.
         fail_fast: Stop at the first failure that is not expected; what is left is not judged.
         strict: Fail for hazards too: what goes wrong in a use alone that nobody has declared.
+        prove: Mend what is said to be wrong in a copy, and judge again what failed.
         pictures: Take the numbers that `Report.plot` draws: a few forward passes more.
         time_limit: Seconds that one forward may take before it counts as hanging.
         progress: Called as work goes on.
@@ -116,7 +118,14 @@ def audit(
     try:
         run_properties(loaded, choice, _telling(findings, progress))
         anatomy = anatomy_for(loaded)
-        findings.take(answer_event(loaded, findings.checks(expected), strict=strict))
+        findings.take(
+            answer_event(
+                loaded,
+                findings.checks(expected),
+                strict=strict,
+                prove=budget if prove else None,
+            )
+        )
         if pictures:
             findings.take(pictures_event(loaded, findings.checks(expected)))
     finally:
@@ -155,9 +164,11 @@ def loaded_event(subject: Subject) -> Event:
     }
 
 
-def answer_event(subject: Subject, checks: Sequence[Check], *, strict: bool) -> Event:
+def answer_event(
+    subject: Subject, checks: Sequence[Check], *, strict: bool, prove: str | None
+) -> Event:
     """The event that the failures among `checks` are explained."""
-    told = answer(subject, checks, strict=strict)
+    told = answer(subject, checks, strict=strict, prove=prove)
     causes = [cause.to_dict() for cause in told.causes]
     return {"event": "answer", "causes": causes, "sources": dict(told.sources)}
 

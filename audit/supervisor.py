@@ -59,7 +59,7 @@ class Supervisor:
     """
 
     def __init__(self, job: Job, limit: float) -> None:
-        self.findings = Findings(job.audit)
+        self.findings = Findings(job.audit, job.known)
         self.cut_short: str | None = None
         self.interrupted: int | None = None
         self._job = job

@@ -109,6 +109,7 @@ def _try(pair: Pair) -> dict[str, Any]:
                 host.subject(mutant),
                 budget="standard" if mutant is None else mutant.budget,
                 strict=True,
+                prove=False,
             )
         except (SubjectError, LookupError) as error:
             report = Report(host.name, error=str(error))

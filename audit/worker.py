@@ -56,7 +56,7 @@ def _end_with_parent() -> None:
 class _Worker:
     def __init__(self, job: Job, folder: Path) -> None:
         self._job = job
-        self._findings = Findings(job.audit)
+        self._findings = Findings(job.audit, job.known)
         for event in Reader(folder / JOURNAL).events():
             self._findings.take(event)
         self._journal = Writer(folder / JOURNAL)
@@ -136,7 +136,7 @@ class _Worker:
             budget=job.budget,
             explore=job.explore,
             fail_fast=job.fail_fast,
-            expected=job.expected,
+            expected={*job.expected, *job.known},
             done=self._findings.done,
         )
         run_properties(subject, choice, self._tell)
@@ -146,7 +146,7 @@ class _Worker:
         self._tell({"event": "anatomy", "anatomy": anatomy_for(subject), "notes": subject.notes})
         self._tell({"event": "stage", "name": "answer"})
         checks = self._findings.checks(job.expected)
-        self._tell(answer_event(subject, checks, strict=job.strict))
+        self._tell(answer_event(subject, checks, strict=job.strict, prove=job.prove))
         if job.pictures:
             self._tell({"event": "stage", "name": "pictures"})
             self._tell(pictures_event(subject, checks))
