@@ -246,3 +246,9 @@ def test_a_name_that_is_made_from_itself_is_told_once(write):
     )
     with pytest.raises(SubjectError, match="size is not defined"):
         load(f"{write(source)}:Model")
+
+
+def test_the_library_that_is_not_installed_is_named_with_the_command(monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(SubjectError, match=r"transformers library: pip install 'theodolite\[hf\]'"):
+        load("hf:llama")
