@@ -102,7 +102,7 @@ def surveyed(folder, number, hostile, kills):
             assert line["tries"] == 2
     assert len(list((folder / "found" / "reports").iterdir())) == number
     index = (folder / "found" / "index.html").read_text("utf-8")
-    assert index.count('<td class="verdict">') == number
+    assert index.count('<td class="verdict ') == number
     assert f"{number} subjects" in out
 
 
