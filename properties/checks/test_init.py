@@ -20,7 +20,9 @@ def test_two_constructions_under_one_seed_are_equal(subject: Subject) -> None:
     """Parameters and buffers alike, and none is left as the memory happens to be."""
     rebuild = subject.loaded.rebuild
     if rebuild is None:
-        not_applicable("a live instance cannot be built again")
+        not_applicable(
+            "a live object cannot be built a second time: name its class or a factory to judge this"
+        )
     left = left_unfilled(subject.loaded.model)
     require(
         not left,

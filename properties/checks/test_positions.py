@@ -54,9 +54,11 @@ def test_one_token_repeated_gives_one_distribution(view: View) -> None:
 def test_swapping_two_earlier_tokens_changes_the_last_logits(view: View) -> None:
     """The control of permutation: a decoder tells "dog bites man" from "man bites dog"."""
     if view.name != "sharpened":
-        not_applicable("fresh weights attend so evenly that order hardly shows; see sharpened")
+        not_applicable(
+            "fresh weights attend so evenly that order hardly shows: judged on sharpened ones alone"
+        )
     if view.length < 4:
-        not_applicable("the model takes less than four tokens")
+        not_applicable("the model takes fewer than four tokens")
     ids = view.random_ids(_TOKENS)
     ids[:, 1] = view.subject.other_ids(ids[:, :1])[:, 0]
     if not bool(influence(view)[0, -1] > 0):

@@ -102,7 +102,9 @@ def test_a_saved_and_loaded_model_is_the_same_model(subject: Subject) -> None:
 def test_weights_loaded_into_a_fresh_instance_give_the_same_logits(subject: Subject) -> None:
     """A second instance, built the same way under another seed, takes over the saved weights."""
     if subject.loaded.rebuild is None:
-        not_applicable("a live instance cannot be built again")
+        not_applicable(
+            "a live object cannot be built a second time: name its class or a factory to judge this"
+        )
     view = subject.views.as_given
     if view.obstacle:
         not_applicable(view.obstacle)

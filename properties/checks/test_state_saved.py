@@ -41,7 +41,9 @@ def test_a_model_built_on_the_meta_device_and_filled_is_the_same_model(view: Vie
     """Built without memory, given some, refilled by its own methods, loaded with saved weights."""
     subject = view.subject
     if subject.loaded.rebuild is None:
-        not_applicable("a live instance cannot be built again")
+        not_applicable(
+            "a live object cannot be built a second time: name its class or a factory to judge this"
+        )
     if view.obstacle:
         not_applicable(view.obstacle)
     meant = subject.declarations.get("meta_device")

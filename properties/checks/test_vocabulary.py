@@ -56,7 +56,9 @@ def test_an_id_outside_the_vocabulary_is_refused(subject: Subject) -> None:
     fault. -1 is what no tokenizer gives; any ``weight[ids]`` takes it for the last row: a hazard.
     """
     if subject.device.type != "cpu":
-        not_applicable("an id out of range poisons an accelerator's context; audit on the CPU")
+        not_applicable(
+            "on an accelerator an id out of range ends the process: audit on the CPU to judge this"
+        )
     for outside in (subject.embedding_rows, -1):
         ids = subject.random_ids(1)
         ids[0, 0] = outside
