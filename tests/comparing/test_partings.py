@@ -113,7 +113,7 @@ def test_a_bias_that_b_lacks_is_told(compared):
 
 
 def test_the_document_follows_the_published_schema(compared):
-    schema = json.loads(files("theodolite").joinpath("comparison.schema.json").read_text())
+    schema = json.loads(files("theodolite").joinpath("schemas/comparison.schema.json").read_text())
     for b in (Decoder, Unscaled):
         document = json.loads(json.dumps(compared(Decoder, b).to_dict(), allow_nan=False))
         jsonschema.validate(document, schema)
