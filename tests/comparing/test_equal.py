@@ -71,3 +71,10 @@ def test_neither_model_is_changed():
     theodolite.compare(a, b)
     for model, held in zip((a, b), before, strict=True):
         assert all(torch.equal(held[k], v) for k, v in model.state_dict().items())
+
+
+def test_key_heads_in_turns_are_a_reordering_that_is_said(compared):
+    """Fused is other names: its tiled form goes by what each is for, and the order is told."""
+    weights = compared(FusedTiled, Decoder).to_dict()["weights"]
+    hows = {each["b"]: each["how"] for each in weights["map"]}
+    assert "the heads in the order of their groups" in hows["layers.0.q.weight"]
