@@ -17,6 +17,7 @@ from theodolite.fixtures.loading.python_target import Loaded
 from theodolite.fixtures.recording.recorder import InPieces
 from theodolite.fixtures.source.import_paths import own_folders, package_of
 from theodolite.fixtures.source.partial_execution import Executed
+from theodolite.fixtures.subject.assembled_forward import EveryPosition
 from theodolite.fixtures.subject.subject import Subject
 
 _NAMES = """def named(s):
@@ -67,7 +68,7 @@ def constructions(loaded: Loaded) -> Iterator[Construction]:
 def put_together(construction: Construction, subject: Subject) -> Construction:
     """The same where a whole forward is put together from calls of one row, or of one token."""
     whole = subject.model
-    if not isinstance(whole, InPieces):
+    if not isinstance(whole, InPieces | EveryPosition):
         return construction
     lines = [*construction.lines, *whole.source(subject.random_ids(1)).splitlines()]
     expression = f"{type(whole).__name__}({construction.expression})"
