@@ -355,9 +355,21 @@ def _judge(subject: Subject, key: str, measured: Any, value: Any, place: dict[st
         )
 
 
+@once
 def _known(subject: Subject) -> dict[str, Any]:
-    """What is declared, and what the subject says of itself beside it."""
-    return {**subject.words.values, **expanded(subject.declarations)}
+    """What is declared, and what the subject says of itself beside it.
+
+    An argument of the constructor that changes nothing says nothing: that is told as advice.
+    """
+    declared, own = expanded(subject.declarations), dict(subject.words.values)
+    for key, argument in subject.words.arguments.items():
+        if key not in declared and subject.is_idle(argument):
+            del own[key]
+            subject.note(
+                f"the argument {argument} of the constructor changes nothing: built with another "
+                "value, the model has the same weights and gives the same logits"
+            )
+    return {**own, **declared}
 
 
 def _is_own(subject: Subject, key: str) -> bool:

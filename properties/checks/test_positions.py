@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from theodolite.fixtures.anatomy.constant_sequence import PositionEntry, position_enters
+from theodolite.fixtures.anatomy.sinks import learned_sink
 from theodolite.fixtures.judging.judgement import not_applicable
 from theodolite.fixtures.judging.tolerances import EQUAL
 from theodolite.fixtures.recording.observation import is_inside
@@ -99,6 +100,8 @@ def _mixes_otherwise(view: View, ids: Tensor) -> str | None:
     """
     forward = view.watch(ids)
     calls = forward.recording.calls
+    if any(learned_sink(forward, view.model, call) is not None for call in calls):
+        return "attention has sinks: a learned score takes a share that falls as tokens come"
     if not calls or calls[0].stream is None:
         return None
     width, attention = calls[0].stream.shape[-1], calls[0].module
