@@ -42,12 +42,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_judging_arguments(parser)
     add = parser.add_argument
     add("--list", action="store_true", help="only list the checks that would run")
-    add(
-        "--proof",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="prove causes: mend what is said to be wrong in a copy and judge again what failed",
-    )
     add("--durations", type=whole(0), metavar="N", help="show the N slowest checks (0: all)")
     add(
         "--baseline",
@@ -115,7 +109,6 @@ def run(arguments: argparse.Namespace) -> int:
         arguments,
         named,
         known=_known(arguments),
-        proof=arguments.proof,
         scripts=arguments.reproduce,
         pictures=arguments.html is not None,
     )

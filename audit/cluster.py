@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from queue import Empty, SimpleQueue
+from types import ModuleType
 from typing import TYPE_CHECKING, Generic, TypeVar
 from uuid import uuid4
 
@@ -94,13 +95,21 @@ class Cluster:
 @contextlib.contextmanager
 def _silent() -> Iterator[None]:
     """Keep Dask's log, tracebacks and all, off standard error: what is lost is said."""
-    log = logging.getLogger("distributed")
-    before = log.level
-    log.setLevel(logging.CRITICAL + 1)
+    import distributed  # gives each of its loggers a level of its own
+
+    names = [name for name in logging.root.manager.loggerDict if _is_within(name, distributed)]
+    levels = {name: logging.getLogger(name).level for name in names}
+    for name in names:
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     try:
         yield
     finally:
-        log.setLevel(before)
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)
+
+
+def _is_within(name: str, package: ModuleType) -> bool:
+    return name.partition(".")[0] == package.__name__
 
 
 class _Errand(Generic[T, R]):

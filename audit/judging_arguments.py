@@ -52,6 +52,12 @@ def add_judging_arguments(parser: argparse.ArgumentParser) -> None:
         help="fail for hazards too: what goes wrong in a use alone that nobody has declared",
     )
     add(
+        "--proof",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="prove causes: mend what is said to be wrong in a copy and judge again what failed",
+    )
+    add(
         "--audit-limit",
         type=seconds,
         default=AUDIT_LIMIT,
@@ -101,6 +107,7 @@ def job_of(arguments: argparse.Namespace, named: dict[str, Any], **more: Any) ->
         explore=arguments.explore,
         fail_fast=arguments.fail_fast,
         strict=arguments.strict,
+        proof=arguments.proof,
         memory_limit=arguments.memory_limit,
         **more,
     )

@@ -49,7 +49,7 @@ class Survey:
 
     Attributes:
         lines: For each subject that was audited, in their order: {"subject", "verdict", "says",
-            "report", "seconds", "tries", "passes", "summary", "failed", "suspect", "command",
+            "report", "seconds", "tries", "passes", "summary", "failed", "causes", "command",
             "digest", ...}, as in its line of survey.jsonl.
         left: The subjects that are still to be audited, where the survey was interrupted.
         notes: What is to be said of the survey as a whole.
@@ -76,9 +76,12 @@ class Survey:
 
     @property
     def causes(self) -> list[tuple[str, int]]:
-        """What failing subjects most likely suffer from, and how many of each, most first."""
-        named = [line["suspect"] for line in self.lines if line["suspect"]]
-        return Counter(f"{each['component']}: {each['says']}" for each in named).most_common()
+        """The likeliest cause of each failing subject, and of how many it is, most first."""
+        first = [line["causes"][0] for line in self.lines if line["causes"]]
+        known = {each["cause"]: each["says"] for each in reversed(first)}
+        known[None] = "unlike any known fault"
+        named = (f"{each['component']}: {known[each['cause']]}" for each in first)
+        return Counter(named).most_common()
 
     def to_dict(self) -> dict[str, Any]:
         """The survey as plain values, ready for JSON (schema "theodolite-survey/1")."""
@@ -128,6 +131,7 @@ def survey(
     explore: bool = False,
     fail_fast: bool = False,
     strict: bool = False,
+    prove: bool = True,
     time_limit: float = LIMIT,
     audit_limit: float = AUDIT_LIMIT,
     memory_limit: float | None = None,
@@ -156,6 +160,7 @@ def survey(
         explore: Draw fresh examples.
         fail_fast: Stop each audit at its first failure.
         strict: Fail for hazards too.
+        prove: Prove causes by mending them in a copy.
         time_limit: Seconds that one forward may take.
         audit_limit: Seconds that one audit may take.
         memory_limit: GiB that one audit may use; None for its share of what is free.
@@ -180,6 +185,7 @@ def survey(
         explore=explore,
         fail_fast=fail_fast,
         strict=strict,
+        proof=prove,
         audit_limit=audit_limit,
         memory_limit=memory_limit,
         expected_failures=dict(expected_failures or {}),
@@ -209,7 +215,7 @@ class _Order:
     def asked(self) -> str:
         """A digest of what decides its result beside the subject's files."""
         job = self.job
-        decisive = [job.command, job.strict, job.fail_fast, sorted(job.expected.items())]
+        decisive = [job.command, job.strict, job.fail_fast, job.proof, sorted(job.expected.items())]
         return sha256(json.dumps([decisive, _versions()]).encode()).hexdigest()
 
     @property
@@ -343,7 +349,6 @@ def _add(folder: SurveyFolder, ended: Ended[_Order, dict[str, Any]]) -> dict[str
     if report is None:
         error = f"it could not be audited: {ended.lost}"
         report = Report(order.listed.words, error=error, command=order.job.command).to_dict()
-    suspect = next(iter(report["diagnosis"]), None)
     line = {
         "subject": order.listed.words,
         "verdict": report["verdict"],
@@ -358,7 +363,10 @@ def _add(folder: SurveyFolder, ended: Ended[_Order, dict[str, Any]]) -> dict[str
             if check["outcome"] in ("failed", "error")
             and (check["outcome"] == "error" or check["level"] == "fault" or order.job.strict)
         ],
-        "suspect": suspect and {"component": suspect["component"], "says": _of(suspect)},
+        "causes": [
+            {name: cause[name] for name in ("component", "cause", "says", "source")}
+            for cause in report["diagnosis"]
+        ],
         "command": order.job.command,
         "version": theodolite.__version__,
         "digest": order.digest,
@@ -370,20 +378,18 @@ def _add(folder: SurveyFolder, ended: Ended[_Order, dict[str, Any]]) -> dict[str
 
 def _says(report: Mapping[str, Any]) -> str:
     """A report in a sentence."""
-    summary = report["summary"]
     if report["verdict"] == "fail":
-        failed = [check for check in report["checks"] if check["outcome"] == "failed"]
-        first = next((check for check in failed if check["level"] == "fault"), failed[0])
-        more = f" (and {summary['failed'] - 1} more)" if summary["failed"] > 1 else ""
-        return f"{first['id']}: {first['message']}{more}"
+        causes = report["diagnosis"]
+        if not causes:  # what was expected to fail, and passed
+            failed = next(check for check in report["checks"] if check["outcome"] == "failed")
+            return f"{failed['id']}: {failed['message']}"
+        source = causes[0]["source"]
+        line = f", {Path(source['file']).name}:{source['line']}" if source else ""
+        more = f", 1 of {len(causes)}" if len(causes) > 1 else ""
+        return f"{causes[0]['component']}{line}{more}: {causes[0]['says']}"
     said: str = report.get("error") or report.get("incomplete") or ""
-    if not said and summary["hazards"]:
-        return f"{summary['hazards']} hazard{'s' if summary['hazards'] > 1 else ''}"
-    return said
-
-
-def _of(suspect: Mapping[str, Any]) -> str:
-    return suspect.get("says") or suspect.get("sentence") or "no known fault"
+    hazards = report["summary"]["hazards"]
+    return said or (f"{hazards} hazard{'s' * (hazards > 1)}" if hazards else "")
 
 
 def _versions() -> list[str]:

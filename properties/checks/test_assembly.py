@@ -56,7 +56,11 @@ def test_the_head_reads_a_normalised_stream(view: View) -> None:
         after = view.logits(inside.ids)
     changed = float((after - before).abs().max()) > 0.05 * view.spread
     if declared is False:
-        view.require(changed, "no norm stands before the head, as declared")
+        view.require(
+            changed,
+            "no norm stands before the head, as declared",
+            fails="A norm stands before the head, though none is declared",
+        )
         return
     if declared is None and changed and _ends_normalised(inside, end):
         not_applicable("the last block ends in a norm (post-norm)")
@@ -67,6 +71,8 @@ def test_the_head_reads_a_normalised_stream(view: View) -> None:
         after,
         before,
         "the stream is normalised once more before the head",
+        fails="Multiplying the last block's output by 8 changes the logits by {measured}: no "
+        "norm stands before the head",
         bound=0.05 * view.spread,
         where={"idle": ", ".join(idle)} if idle else {},
         remedy=f"{', '.join(idle)} never runs: is the final norm left out?"
@@ -88,6 +94,7 @@ def test_blocks_run_in_order_each_on_what_the_one_before_gave(view: View) -> Non
     view.require(
         not idle,
         "every block runs",
+        fails="Block {idle} is built and never runs",
         where={"idle": ", ".join(idle)},
         remedy="It is built and never called.",
         cause="block-skipped",
@@ -95,6 +102,7 @@ def test_blocks_run_in_order_each_on_what_the_one_before_gave(view: View) -> Non
     view.require(
         names == sorted(names) or len(names) > len(set(names)),
         "blocks run in their order",
+        fails="Blocks run in the order {order}, not in that of their names",
         where={"order": " ".join(map(str, names))},
         cause="blocks-out-of-order",
     )
@@ -108,6 +116,7 @@ def test_blocks_run_in_order_each_on_what_the_one_before_gave(view: View) -> Non
     view.require(
         not deaf,
         "each block reads what the block before it gave",
+        fails="Block {layer} does not read what the block before it gave",
         where={"layer": deaf[0] if deaf else None},
         remedy="Its input is an earlier block's: is the result of the loop assigned?",
         cause="block-bypassed",

@@ -38,6 +38,7 @@ def test_another_attention_backend_gives_the_same_logits(view: View) -> None:
         view.logits(ids),
         plain.logits(ids),
         "both attention backends give the same logits",
+        fails="Two attention backends give logits that differ by {measured}; they must agree",
         bound=plain.relation_bound,
         remedy="are mask, scale, window, soft-cap and dropout passed on in both?",
     )
@@ -63,7 +64,7 @@ def test_train_mode_without_dropout_computes_what_eval_mode_does(view: View) -> 
         view,
         ids,
         logits,
-        says="train mode without dropout gives the logits of eval mode",
+        way="in train mode without dropout",
         remedy="do both paths read mask, bias and scale alike? Where it is meant, expect this "
         "failure, with the reason.",
         cause="modes-differ",
@@ -100,7 +101,7 @@ def test_a_compiled_model_gives_the_same_logits(view: View) -> None:
         view,
         ids,
         logits,
-        says="the compiled model gives the logits of the plain one",
+        way="compiled",
         remedy="does it ask whether it is being compiled, or keep something of the first call?",
         cause="compiled-differs",
     )
@@ -123,17 +124,24 @@ def test_an_exported_program_gives_the_same_logits(view: View) -> None:
         view,
         ids,
         view.subject.outside(lambda: exported(ids.to(view.subject.device)), ids),
-        says="the exported program gives the logits of the model",
+        way="exported",
         remedy="is a tensor made from the values of the first tokens, and kept as a constant?",
         cause="exported-differs",
     )
 
 
 def _judge_same(
-    view: View, ids: Tensor, logits: Tensor, *, says: str, remedy: str, cause: str
+    view: View, ids: Tensor, logits: Tensor, *, way: str, remedy: str, cause: str
 ) -> None:
     """Require of the logits (B, T, V) that another way of running gave: they are the view's own."""
-    view.same(logits, view.logits(ids), says, remedy=remedy, cause=cause)
+    view.same(
+        logits,
+        view.logits(ids),
+        f"{way}, the model gives the same logits",
+        fails=f"{way.capitalize()}, the model gives logits that are off by {{measured}}",
+        remedy=remedy,
+        cause=cause,
+    )
 
 
 def _export(view: View, ids: Tensor) -> nn.Module:

@@ -29,6 +29,7 @@ def test_a_row_does_not_depend_on_the_other_rows(view: View) -> None:
         view.logits(ids[_KEPT : _KEPT + 1])[0],
         logits,
         "a row gives the same logits alone and in a batch of 3",
+        fails="A row gives other logits alone than in a batch of 3: they differ by {measured}",
         remedy=REMEDY,
     )
 
@@ -42,6 +43,7 @@ def test_permuting_the_rows_permutes_the_logits(view: View) -> None:
         view.logits(ids[order]),
         view.logits(ids)[order],
         "permuting the rows permutes the logits",
+        fails="In another order of the rows, the logits of a row change by {measured}",
         remedy=REMEDY,
     )
 
@@ -62,6 +64,8 @@ def _judge_rows(
         second,
         first,
         "a row's logits do not depend on the other rows",
+        fails="Changing the other rows of the batch changes the logits of row {row} by "
+        "{measured}; they must not change at all",
         bound=bound,
         where={"row": _KEPT, **(guilty.where if guilty else {})},
         remedy=REMEDY,

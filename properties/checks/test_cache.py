@@ -140,6 +140,8 @@ def test_two_batches_read_in_turn_know_nothing_of_each_other(sound: Driver) -> N
             found,
             wanted,
             "a fresh cache knows nothing of those used before it or beside it",
+            fails="A fresh cache gives logits that are off by {measured} after, or beside, "
+            "another cache: it still holds something of it",
             where={"cache": driver.decoder.said},
             remedy="is the cache (its tensors, its write index, its length) shared between "
             "sequences, or not emptied when a new one begins?",
@@ -198,6 +200,8 @@ def _run(driver: Driver, program: Sequence[tuple[str, int, int]]) -> None:
                 logits,
                 full[slot][order.to(full[slot].device)][:, begin : reader.state.read],
                 "after any operations a cache gives the logits of the full forward",
+                fails="After these operations the cache gives logits that are off by {measured} "
+                "from the full forward: {after}",
                 where={"after": ", ".join(done)},
                 remedy="does each operation change keys, values, positions and length alike, in "
                 "every layer?",
@@ -229,7 +233,8 @@ def _judge_pieces(driver: Driver, pieces: list[int], *, may_refuse: bool = False
             not_applicable(f"chunks behind a cache are refused: {error}")
         view.require(
             False,
-            f"the model reads single tokens behind a cache: {error}",
+            "the model reads single tokens behind a cache",
+            fails=f"Reading a single token behind the cache raises: {error}",
             where={"pieces": pieces, "cache": driver.decoder.said},
             remedy="is a shape, a mask or a table made for whole sequences only?",
             cause="cache-refused",
@@ -239,6 +244,7 @@ def _judge_pieces(driver: Driver, pieces: list[int], *, may_refuse: bool = False
         found,
         wanted,
         "decoding with a cache gives the logits of the full forward",
+        fails="Decoding with a cache gives logits that are off by {measured} from the full forward",
         where={"pieces": pieces, "cache": driver.decoder.said},
         blame=partial(suspect, driver, pieces),
     )

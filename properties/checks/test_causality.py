@@ -91,6 +91,8 @@ def test_logits_of_a_prefix_are_the_prefix_of_the_logits(view: View) -> None:
             view.logits(ids[:, :cut]),
             full[:, :cut],
             f"the first {cut} tokens alone give the first {cut} logits",
+            fails=f"The first {cut} tokens alone give logits that are off by {{measured}} from "
+            f"the first {cut} of the whole text",
             where={"length": cut},
             remedy=f"{REMEDY[view.name]} Or does something depend on the length itself (a scale, a "
             "mean over time, positions counted from the end)?",
@@ -138,6 +140,8 @@ def test_no_gradient_flows_from_a_logit_to_a_later_token(view: View) -> None:
         size.triu(1),
         0.0,
         "the gradient of a logit with respect to later embeddings is 0",
+        fails="The logits at position {position} have a gradient of {measured} with respect to "
+        "the embedding at the later position {later}; it must be 0",
         bound=GRADIENT * float(size.max()),
         axes=("position", "later"),
         remedy=REMEDY[view.name],
@@ -161,6 +165,7 @@ def test_every_earlier_token_changes_later_logits(view: View) -> None:
     view.require(
         bool((moved & past).any()),
         "an earlier token changes later logits",
+        fails="No earlier token changes any later logit: the model does not look back",
         remedy="does the attention's output reach the residual stream?",
         blame=partial(leak_of, view),  # a mask that is turned round shows the future instead
         cause="no-past",
@@ -171,6 +176,8 @@ def test_every_earlier_token_changes_later_logits(view: View) -> None:
         require(
             False,
             "every earlier token changes every later logit",
+            fails="The token at position {token} does not change the logits at position "
+            "{position}, {measured} such pairs in all",
             measured=float(len(dead)),
             at_most=0.0,
             where={"view": view.name, "token": token, "position": position},
@@ -191,6 +198,8 @@ def _judge_agreement(view: View, ids: Tensor, changed: Tensor, agreeing: Tensor)
         gap,
         0.0,
         "tokens after a position do not change its logits",
+        fails="Changing later tokens changes the logits at position {position} by {measured}; "
+        "they must not change at all",
         bound=view.leak_bound,
         remedy=REMEDY[view.name],
         blame=partial(leak_of, view),

@@ -202,7 +202,9 @@ def test_the_rotation_is_as_declared(subject: Subject) -> None:
     require(
         not keys or turns,
         f"queries and keys are rotated, as {_source(subject, keys[0]) if keys else ''}",
-        remedy="No layer rotates. Is the rotation applied, and with the right axis?",
+        fails="Queries and keys are to be rotated, as "
+        f"{_source(subject, keys[0]) if keys else ''}, and no layer rotates them",
+        remedy="Is the rotation applied, and along the right axis?",
         cause="rotation-missing",
     )
     _hold(subject, *(key for key in SETTINGS if key.startswith("rope_")), example="rope_base=10000")
@@ -218,7 +220,9 @@ def test_the_feed_forward_network_is_as_declared(subject: Subject) -> None:
         require(
             any(part.experts is not None for part in parts),
             f"there are {known[routed[0]]} experts, as {_source(subject, routed[0])}",
-            remedy="No layer has experts.",
+            fails=f"There should be {known[routed[0]]} experts, as {_source(subject, routed[0])}, "
+            "and no layer has any",
+            remedy="Is the mixture built where the configuration asks for it?",
             component="moe",
         )
     keys = ("activation", "gated", "feed_forward_width", "experts", "active_experts")
@@ -251,6 +255,8 @@ def test_embedding_and_head_are_tied_as_declared(subject: Subject) -> None:
     require(
         measured == declared,
         f"{says}, as {_source(subject, 'tied')}",
+        fails=f"Embedding and head are {'two tensors' if declared else 'one tensor'}, and should "
+        f"be {'one' if declared else 'two'}, as {_source(subject, 'tied')}",
         remedy="Is the flag read where it stands, and is the tie made after the last weight was "
         "replaced?",
         cause="tie-ignored" if declared else "tie-unasked",
@@ -278,6 +284,8 @@ def test_the_declared_window_is_the_real_one(subject: Subject) -> None:
             sight.window == value
             and sight.chunk == _of_layer(known.get("chunk"), index, len(sights), "chunk"),
             f"queries see {_keys(value)}, as {_source(subject, 'window')}",
+            fails=f"Queries of layer {index} see {_keys(sight.window)}, and should see "
+            f"{_keys(value)}, as {_source(subject, 'window')}",
             measured=sight.window,
             at_most=value,
             at_least=value,
@@ -323,7 +331,13 @@ def _judge(subject: Subject, key: str, measured: Any, value: Any, place: dict[st
     }
     if setting.beside is None or measured is None or value is None:
         alike = _is_own(subject, key) and _is_called(measured, value)
-        require(measured == value or alike, says, where={**place, "measured": measured}, **told)
+        require(
+            measured == value or alike,
+            says,
+            fails=f"{_called(key)} is {measured}; it should be {value}, as {source}",
+            where={**place, "measured": measured},
+            **told,
+        )
         return
     share = HALF if subject.dtype.itemsize < 4 else SAME
     pairs = list(zip(_flat(measured), _flat(value), strict=True))
@@ -332,6 +346,7 @@ def _judge(subject: Subject, key: str, measured: Any, value: Any, place: dict[st
             float(found),
             float(wanted),
             f"{says} ({float(wanted):.6g}, {source})",
+            fails=f"{_called(key)} is {found:.6g}; it should be {float(wanted):.6g}, as {source}",
             bound=share * abs(float(wanted)) + setting.beside,
             where={**place, **({"pair": index} if pairs[1:] else {}), "measured": f"{found:.6g}"},
             **told,
@@ -360,6 +375,8 @@ def _judge_own_window(subject: Subject, window: int) -> None:
     require(
         any(each is not None and window - 1 <= each <= window + 1 for each in seen),
         f"some layer's queries see {_keys(window)}, as {_source(subject, 'window')}",
+        fails=f"Queries of the layers see {{measured}} keys, and should see {_keys(window)} in "
+        f"some layer, as {_source(subject, 'window')}",
         where={"measured": ", ".join(map(str, seen))},
         remedy="Does the window reach the attention, on every backend?",
         cause="window-differs" if any(seen) else "window-ignored",
@@ -415,6 +432,10 @@ def _of_layer(declared: Any, index: int | None, layers: int, key: str) -> Any:
 
 def _flat(value: Any) -> Sequence[Any]:
     return value if isinstance(value, (list, tuple)) else [value]
+
+
+def _called(key: str) -> str:
+    return key.replace("_", " ").capitalize()
 
 
 def _keys(window: int | None) -> str:

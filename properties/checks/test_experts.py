@@ -60,6 +60,8 @@ def test_as_many_experts_work_on_each_token_as_are_meant_to(view: View) -> None:
             int(counts[token]) == expected,
             f"{expected} of {len(mixture.experts)} experts work on each token"
             + ("" if wanted is None else f", as {_said(source)}"),
+            fails=f"{{measured}} of {len(mixture.experts)} experts work on token {token}, where "
+            f"{expected} should" + ("" if wanted is None else f", as {_said(source)}"),
             measured=float(counts[token]),
             at_most=float(expected),
             at_least=float(expected),
@@ -91,6 +93,8 @@ def test_every_expert_can_be_chosen(view: View) -> None:
             len(own),
             len(mixture.experts),
             "every expert has weights of its own",
+            fails=f"{len(mixture.experts)} experts share {{measured}} sets of weights: some of "
+            "them are one network",
             where=place,
             remedy="One module stands in the list several times: [Expert()] * n makes one, "
             "[Expert() for _ in range(n)] makes n.",
@@ -106,6 +110,8 @@ def test_every_expert_can_be_chosen(view: View) -> None:
             require(
                 works,
                 "an expert whose score is by far the highest works on the token",
+                fails="Expert {expert} does not work on a token for which its score is by far "
+                "the highest",
                 where={**place, "expert": expert, "experts": len(mixture.experts)},
                 remedy="Does the loop over experts, or the one-hot of the chosen, end one short, "
                 "or does an index stay behind its expert?",
@@ -136,6 +142,7 @@ def test_the_router_learns(view: View) -> None:
             own,
             NO_GRADIENT * largest,
             "the router gets a gradient",
+            fails="The router gets no gradient ({measured}): it never learns",
             where={**place, "router": mixture.router},
             remedy="With one expert a token whose weight is divided by itself, no score matters: "
             "leave its probability as it is."
@@ -172,6 +179,8 @@ def test_an_expert_has_a_larger_share_the_higher_its_own_score(view: View) -> No
         require(
             ratio > 1 - FALLS,
             "an expert's share of a token grows with the expert's own score",
+            fails="Expert {expert}'s share of token {token} falls by {measured} of itself when "
+            "its own score rises",
             measured=1 - ratio,
             at_most=FALLS,
             where={**place, "token": token, "expert": expert},
@@ -218,6 +227,8 @@ def test_the_shares_of_a_token_sum_to_one_number_if_they_are_meant_to(view: View
                 twin.run(twin.given),
                 output,
                 f"a token's shares sum to the same whatever the scores, as {said}",
+                fails="The shares of a token's experts sum to another number when the scores "
+                f"change, though {said}: the output moves by {{measured}}",
                 bound=EQUAL * size,
                 axes=("token", "channel"),
                 where=place,
@@ -230,6 +241,7 @@ def test_the_shares_of_a_token_sum_to_one_number_if_they_are_meant_to(view: View
                 twin.run(twin.given),
                 output,
                 f"a token's shares are what is left of all experts' scores, as {said}",
+                fails=f"The shares of a token's experts are divided by their sum, though {said}",
                 least=EQUAL * size,
                 where=place,
                 remedy="They are divided by their sum although this is not meant.",

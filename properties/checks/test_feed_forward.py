@@ -44,6 +44,8 @@ def test_a_position_is_fed_forward_by_itself(view: View) -> None:
                 after[0, position],
                 before[0, position],
                 "the feed-forward network's output at a position depends on that one alone",
+                fails="Changing other positions changes the feed-forward network's output at "
+                "position {position} by {measured}; it must not change at all",
                 bound=EQUAL * float(before.abs().max()),
                 axes=("channel",),
                 where={**place, "position": position},
@@ -68,6 +70,7 @@ def test_the_feed_forward_network_is_not_linear(view: View) -> None:
             bend,
             least,
             "the feed-forward network is not linear",
+            fails="The feed-forward network is linear: it bends by {measured}",
             where=place,
             remedy="Two matrices in a row are one: is the activation applied?",
             component="moe" if network.experts else None,
@@ -89,6 +92,7 @@ def test_each_matrix_takes_part_and_the_gate_is_the_activated_one(view: View) ->
         require(
             not unused,
             "every matrix of the feed-forward network takes part",
+            fails="A matrix of the feed-forward network has no effect on its output: {unused}",
             where={**place, "unused": ", ".join(unused)},
             remedy="A gated network multiplies two branches; one of them is left out.",
             cause="branch-left-out",
@@ -98,6 +102,7 @@ def test_each_matrix_takes_part_and_the_gate_is_the_activated_one(view: View) ->
         require(
             not (gates and bent) or not all(gate.linear for gate in gates),
             "the activation is applied to the gate, and the other branch enters linearly",
+            fails="The activation is applied to the wrong branch: the output is linear in {gate}",
             where={**place, "gate": ", ".join(gate.name for gate in gates)},
             remedy=f"The output is linear in the gate and not in {bent[0].name if bent else ''}: "
             "act(gate(x)) * up(x) is meant.",
@@ -107,6 +112,8 @@ def test_each_matrix_takes_part_and_the_gate_is_the_activated_one(view: View) ->
         require(
             added is None,
             "the gate multiplies the other branch",
+            fails="Two branches of the feed-forward network are added, where one should multiply "
+            "the other: {added}",
             where={**place, "added": " and ".join(added or ())},
             remedy="act(W₁x) + W₃x is no gate: W₂(act(W₁x) ⊙ W₃x) is meant; if a sum is, declare "
             "it (--declare gated=false).",

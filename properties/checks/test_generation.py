@@ -64,6 +64,7 @@ def test_the_prompt_is_kept_and_new_tokens_are_of_the_vocabulary(writing: Writin
     require(
         torch.equal(ids, kept),
         "generation does not change the ids that it is given",
+        fails="Generation changes the ids that it is given",
         where=place,
         remedy="are ids written to in place? Concatenate instead.",
         cause="prompt-changed",
@@ -74,6 +75,8 @@ def test_the_prompt_is_kept_and_new_tokens_are_of_the_vocabulary(writing: Writin
             written[:, :_PROMPT],
             kept,
             "the prompt stands at the beginning of what is returned",
+            fails="What is returned does not begin with the prompt: token {position} of row "
+            "{row} is another one",
             axes=("row", "position"),
             where=place,
             remedy="is the prompt cut to the context, or returned in another order?",
@@ -82,6 +85,7 @@ def test_the_prompt_is_kept_and_new_tokens_are_of_the_vocabulary(writing: Writin
     require(
         written.shape[1] == _NEW + (_PROMPT if whole else 0),
         f"{_NEW} new tokens are written where {_NEW} are asked for",
+        fails=f"{{measured}} new tokens are written where {_NEW} are asked for",
         measured=float(written.shape[1] - (_PROMPT if whole else 0)),
         at_most=float(_NEW),
         at_least=float(_NEW),
@@ -92,6 +96,7 @@ def test_the_prompt_is_kept_and_new_tokens_are_of_the_vocabulary(writing: Writin
     require(
         bool(((written >= 0) & (written < writing.view.subject.vocabulary)).all()),
         "new tokens are ids of the vocabulary",
+        fails="Id {measured} is written, which is not in the vocabulary",
         measured=float(written.max()),
         at_most=float(writing.view.subject.vocabulary - 1),
         where=place,
@@ -108,6 +113,7 @@ def test_the_same_seed_writes_the_same_tokens(writing: Writing) -> None:
         writing.new_tokens(ids, _NEW, seed=3),
         writing.new_tokens(ids, _NEW, seed=3),
         "the same seed writes the same tokens",
+        fails="The same seed writes other tokens the second time, from new token {step} on",
         axes=("row", "step"),
         where={"method": writing.writer.said},
         remedy="is a cache left over from the call before, or another source of randomness used "
@@ -139,6 +145,8 @@ def test_greedy_generation_takes_the_likeliest_token_of_the_forward(writing: Wri
                 writing.gaps(ids, new),
                 0.0,
                 "greedy generation takes the likeliest token of the forward",
+                fails="Greedy generation takes a token whose logit is {measured} below the "
+                "largest of the forward (row {row}, new token {step})",
                 bound=2 * writing.view.relation_bound,
                 axes=("row", "step"),
                 where={"prompt": length, **way},
@@ -161,6 +169,8 @@ def test_a_temperature_near_zero_takes_the_likeliest_token(writing: Writing) -> 
         writing.gaps(ids, new),
         0.0,
         "a temperature near 0 takes the likeliest token",
+        fails="At a temperature near 0, a token is taken whose logit is {measured} below the "
+        "largest",
         bound=2 * writing.view.relation_bound + 40 * temperature,
         axes=("row", "step"),
         where={"temperature": round(temperature, 6)},
@@ -191,6 +201,8 @@ def test_only_the_last_tokens_of_a_long_prompt_are_read(writing: Writing) -> Non
             writing.new_tokens(older, _NEW, **options),
             first,
             f"tokens before the last {context} change nothing",
+            fails=f"Tokens before the last {context} change what is written, from new token "
+            f"{{step}} on",
             axes=("row", "step"),
             where={"context": context},
             remedy="is the prompt cut to its last tokens, and a cache cut along?",
@@ -207,6 +219,8 @@ def test_only_the_last_tokens_of_a_long_prompt_are_read(writing: Writing) -> Non
     require(
         differ,
         f"the last of more than {context} tokens are read",
+        fails=f"The last of more than {context} tokens do not change what is written: they are "
+        "not read",
         where={"context": context},
         remedy="is the prompt cut from the wrong end?",
         cause="context-not-read",
@@ -233,6 +247,7 @@ def test_nothing_is_written_behind_the_end_token(writing: Writing) -> None:
     require(
         new[:stop] == free[:stop],
         "up to the end token the same tokens are written",
+        fails="With an end token, other tokens are written before it: {written} instead of {free}",
         where=place,
         remedy="is the end token excluded, or the loop left too early?",
         cause="end-too-early",
@@ -241,6 +256,7 @@ def test_nothing_is_written_behind_the_end_token(writing: Writing) -> None:
     require(
         all(token in (end, 0) for token in behind) and (stop >= len(new) or new[stop] in (end, 0)),
         "behind the end token nothing but filling is written",
+        fails="Writing goes on behind the end token {end}: {written}",
         where=place,
         remedy="is the end token compared with what was just written, for every row?",
         cause="end-ignored",

@@ -52,6 +52,8 @@ def test_a_padded_batch_writes_what_each_prompt_writes_alone(view: View) -> None
         gaps,
         0.0,
         f"prompts padded on the {side} write what each writes alone",
+        fails=f"With prompts padded on the {side}, a token is written whose logit is {{measured}} "
+        f"below that of the likeliest for the prompt alone (row {{row}}, new token {{step}})",
         bound=2 * view.relation_bound,
         axes=("row", "step"),
         where={"side": side, "method": writer.said},

@@ -71,6 +71,8 @@ def test_filters_together_never_leave_nothing(view: View, writer: Writer) -> Non
     require(
         bool((drawn == likeliest).all()),
         "the narrowest filters leave the likeliest token",
+        fails="With the narrowest filters, tokens {drawn} are drawn, and not the likeliest, "
+        "{likeliest}, alone",
         where={**options, "drawn": sorted(set(drawn.tolist()))[:8], "likeliest": likeliest},
         remedy="does top-p keep the first token whatever its probability?",
         cause="filters-empty",
@@ -91,6 +93,7 @@ def test_tokens_are_drawn_from_the_softmax_of_the_last_logits(view: View, writer
     require(
         int(drawn.max()) < len(probabilities),
         "tokens of the vocabulary are drawn",
+        fails="An id outside the vocabulary is drawn",
         where={"drawn": int(drawn.max()), "logits": len(probabilities)},
         remedy="Are ids counted from 1?",
         cause="outside-the-vocabulary",
@@ -114,6 +117,8 @@ def test_tokens_are_drawn_from_the_softmax_of_the_last_logits(view: View, writer
         measured,
         bound,
         "tokens are drawn from the softmax of the last logits",
+        fails="Tokens are not drawn from the softmax of the last logits: chi-squared of {draws} "
+        "draws is {measured}",
         where={"draws": 2 * _DRAWS},
         remedy="is softmax taken over the vocabulary, of logits divided by the temperature, once?",
         cause="wrong-distribution",
@@ -131,6 +136,7 @@ def _judge_support(
     none_of(
         outside,
         f"nothing outside the {_KEPT} likeliest tokens is drawn",
+        fails=f"{{measured}} tokens outside the {_KEPT} likeliest are drawn",
         where=place,
         remedy="are excluded logits filled with -inf, and the filter put on before softmax?",
         cause=cause,
@@ -140,6 +146,7 @@ def _judge_support(
     none_of(
         missing,
         f"each of the {_KEPT} likeliest tokens is drawn",
+        fails=f"{{measured}} of the {_KEPT} likeliest tokens are never drawn: {{missing}}",
         where={**place, "missing": missing},
         remedy="is the token with which top-p is reached kept, and top-k not one too few?",
         cause=cause,

@@ -20,6 +20,7 @@ def test_every_parameter_receives_a_gradient(view: View) -> None:
     none_of(
         bad,
         "every gradient is finite",
+        fails="The gradients of {measured} parameters are NaN or infinite",
         where={"parameter": bad[0] if bad else "", "view": view.name},
         remedy="a square root, division or norm at exactly 0, or a fully masked row?",
     )
@@ -36,6 +37,7 @@ def test_every_parameter_receives_a_gradient(view: View) -> None:
     none_of(
         dead,
         "every parameter receives a gradient",
+        fails="No gradient reaches {measured} parameters: {parameter}",
         where={"parameter": ", ".join(dead[:4]), "view": view.name},
         remedy="is the module never called, another called in its place, or its result detached "
         "(no_grad, .data, .item())?",
@@ -52,8 +54,9 @@ def _require_a_graph(view: View) -> None:
         not_applicable("in evaluation the logits are detached; in train mode they are not")
     require(
         condition=False,
-        says="a loss on the logits reaches the parameters, which ask for gradients: the logits "
-        "carry none, in evaluation or in train mode",
+        says="the logits carry a gradient to the parameters, which ask for one",
+        fails="The logits carry no gradient, in evaluation or in train mode, though the "
+        "parameters ask for one",
         where={"view": view.name},
         remedy="is forward decorated with no_grad or inference_mode, does it call "
         "set_grad_enabled(False), or detach its result? Leave that to whoever calls it, or set "

@@ -27,6 +27,7 @@ def test_checkpointing_changes_neither_logits_nor_gradients(view: View) -> None:
         checkpointed.logits,
         plain.logits,
         "with activation checkpointing the logits stay where they were",
+        fails="Activation checkpointing changes the logits by {measured}; it must not change them",
         where=where,
         remedy="does the checkpointed path leave out an argument (mask, positions, dropout)?",
         cause="checkpoint-other-forward",
@@ -35,6 +36,7 @@ def test_checkpointing_changes_neither_logits_nor_gradients(view: View) -> None:
     none_of(
         missing,
         "with activation checkpointing every parameter keeps its gradient",
+        fails="With activation checkpointing {measured} parameters get no gradient: {parameter}",
         where={**where, "parameter": ", ".join(missing[:4])},
         remedy="a reentrant checkpoint whose inputs need no gradient gives none: "
         "use_reentrant=False",
@@ -46,6 +48,8 @@ def test_checkpointing_changes_neither_logits_nor_gradients(view: View) -> None:
             checkpointed.gradients[name],
             gradient,
             "with activation checkpointing the gradients stay what they were",
+            fails="Activation checkpointing changes the gradient of {parameter} by {measured}; "
+            "it must not change it",
             bound=RELATION * float(gradient.abs().max()) + _cancelled(gradient) * largest,
             where={**where, "parameter": name},
             remedy="is dropout drawn anew (preserve_rng_state), or a state changed by the forward "
@@ -80,6 +84,7 @@ def _checkpointed(view: View) -> tuple[Switch, Trained]:
             view.require(
                 False,
                 "what is computed again for backward is what forward computed",
+                fails="What is computed again for backward is not what forward computed",
                 where={"switch": switch.name},
                 remedy="Other tensors are kept the second time: is a branch taken by a random "
                 "number, a counter or a cache that the first forward has changed?",

@@ -24,6 +24,8 @@ def test_a_head_s_queries_change_that_head_alone(view: View) -> None:
             require(
                 len(served) == 1 and served[0] not in owners,
                 "each query head has queries of its own",
+                fails="Changing the queries of head {head} changes the heads: {changes}; it must "
+                "change that head alone",
                 where={**place, "head": head, "changes": _listed(served)},
                 remedy="Two heads are cut from the same channels, or one head's channels are used "
                 "by none.",
@@ -61,6 +63,7 @@ def test_a_key_head_changes_exactly_the_query_heads_of_its_group(view: View) -> 
         view.require(
             keys == values,
             "query heads that share keys share values",
+            fails="Query heads share keys in the groups {keys}, and values in the groups {values}",
             where={
                 "layer": layer,
                 "keys": "; ".join(map(_listed, keys)),
@@ -85,6 +88,8 @@ def _judge_parts(reach: Reach, served: Sequence[tuple[int, ...]], place: dict[st
             require(
                 member not in owners,
                 f"a query head attends with the {reach.kind}s of one head",
+                fails=f"Query head {{query head}} attends with the {reach.kind}s of two heads, "
+                f"{{heads}}",
                 where={**place, "query head": member, "heads": f"{owners.get(member)} and {head}"},
                 remedy=f"Are the {reach.kind} heads repeated along the axis of heads?",
                 cause="groups-overlap",
@@ -96,6 +101,8 @@ def _judge_parts(reach: Reach, served: Sequence[tuple[int, ...]], place: dict[st
         require(
             not missing and not idle,
             f"every query head has a {reach.kind} head, and every {reach.kind} head a query head",
+            fails=f"Query heads without a {reach.kind} head: {{without}}; {reach.kind} heads that "
+            f"no query head uses: {{unused}}",
             where={**place, "without": _listed(missing), "unused": _listed(idle)},
             remedy="Is each head repeated as often as there are query heads in a group?",
             cause="head-left-out",
@@ -111,6 +118,8 @@ def _judge_neighbours(
         require(
             members == due,
             f"{reach.kind} head {head} serves the query heads {_listed(due)}",
+            fails=f"{reach.kind.capitalize()} head {head} serves the query heads "
+            f"{_listed(members)}, and should serve {_listed(due)}",
             where={**place, "serves": _listed(members)},
             remedy=f"{said}: repeat_interleave(n, dim=1) of heads in their order.",
             cause="groups-tiled"

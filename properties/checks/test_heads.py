@@ -34,6 +34,7 @@ def test_heads_are_joined_side_by_side_before_the_output_projection(view: View) 
             projection, head, other = twice
             fail(
                 "each head hands on an output of its own",
+                fails="Heads {heads} hand on the same output to the output projection",
                 where={**place, "projection": projection.path, "heads": f"{head} and {other}"},
                 remedy="Are heads averaged, or one of them copied, where they should be joined?",
                 cause="heads-handed-on-twice",
@@ -46,6 +47,8 @@ def test_heads_are_joined_side_by_side_before_the_output_projection(view: View) 
         require(
             in_order and given is not None,
             "the output projection gets each position's heads side by side",
+            fails="The output projection does not get the heads of each position side by side: "
+            "heads and positions are mixed up",
             where={**place, "projection": projection.path},
             remedy="transpose (B, H, T, d) back to (B, T, H, d) before joining heads: reshape "
             "alone scatters them over positions.",
@@ -56,6 +59,8 @@ def test_heads_are_joined_side_by_side_before_the_output_projection(view: View) 
             given.reshape(joined(call).shape).sort(-1).values,
             joined(call).sort(-1).values,
             "the output projection gets each position's heads side by side",
+            fails="The output projection does not get the heads of each position side by side: "
+            "heads and positions are mixed up",
             bound=EQUAL * float(joined(call).abs().max()),
             axes=("row", "position", "channel"),
             where=place,
@@ -81,6 +86,8 @@ def test_heads_of_one_layer_attend_differently(view: View) -> None:
             gap,
             EQUAL,
             "each head attends in its own way",
+            fails="Heads {head} and {other head} have the same attention weights (they differ by "
+            "{measured})",
             where={**place, "head": second, "other head": first},
             remedy="Are both cut from the same channels of the projection?",
             cause="heads-alike",
@@ -105,6 +112,7 @@ def test_queries_that_share_a_key_head_share_its_value_head(view: View) -> None:
         require(
             len({*zip(keys, values, strict=True)}) == groups,
             "query heads that share keys share the values of those keys",
+            fails="Query heads share keys in the groups {keys}, and values in the groups {values}",
             where={**place, "keys": _listed(keys), "values": _listed(values)},
             remedy="repeat_interleave both, or neither.",
             cause="groups-differ",
@@ -114,6 +122,8 @@ def test_queries_that_share_a_key_head_share_its_value_head(view: View) -> None:
             require(
                 said is None,
                 "each key head serves neighbouring query heads",
+                fails="Key heads are handed to the query heads in turn ({groups}), not to "
+                "neighbours",
                 where={**place, "groups": _listed(keys)},
                 remedy=f"{said}: repeat_interleave(n, dim=1) keeps neighbours together, "
                 "repeat(1, n, 1, 1) lets the groups take turns.",
@@ -139,6 +149,7 @@ def test_queries_keys_and_values_have_projections_of_their_own(view: View) -> No
             require(
                 not idle,
                 f"{one} and {other} come from matrices of their own",
+                fails=f"The {other} are the {one}, while {{idle}} is not used",
                 where={**place, "idle": ", ".join(idle[:3])},
                 remedy=f"The {other} are the {one}: one projection is called for both, and "
                 f"{', '.join(idle[:3])} is not used.",

@@ -25,6 +25,7 @@ def test_two_constructions_under_one_seed_are_equal(subject: Subject) -> None:
     require(
         not left,
         "every parameter and buffer is filled when the model is made",
+        fails="Some memory is never filled when the model is made: {tensor}",
         where={"tensor": ", ".join(left[:4])},
         remedy="is it made by torch.empty, and left as the memory was?",
         cause="uninitialised",
@@ -34,6 +35,7 @@ def test_two_constructions_under_one_seed_are_equal(subject: Subject) -> None:
         require(
             second.get(name) == contents,
             "two constructions under one seed are equal",
+            fails="Two models made under one seed differ in {tensor}",
             where={"tensor": name},
             remedy="is something drawn from another generator than torch's (numpy, random), or "
             "kept between constructions?",
@@ -64,6 +66,7 @@ def test_training_mode_comes_back_after_evaluation(subject: Subject) -> None:
         require(
             not wrong,
             f"{mode}() reaches every module",
+            fails=f"{mode}() does not reach every module: {{module}}",
             where={"module": ", ".join(wrong[:3])},
             remedy="does a module override train(), or set self.training itself?",
             cause="mode-not-passed-on",
@@ -78,12 +81,14 @@ def test_training_mode_comes_back_after_evaluation(subject: Subject) -> None:
     require(
         not still,
         "evaluation after training draws nothing",
+        fails="Evaluation draws random numbers after training: its logits change with the seed",
         remedy="is dropout applied whatever the mode?",
         cause="dropout-in-eval",
     )
     require(
         _noisy(subject, model, ids) == before,
         "dropout acts in training after evaluation as before it",
+        fails="Dropout that acted in training no longer acts after an evaluation",
         remedy="does eval() set a rate to 0, or replace a module, for good?",
         cause="dropout-lost",
     )

@@ -46,6 +46,8 @@ def test_the_weights_of_each_query_are_shares_of_one(view: View) -> None:
             shares.double().sum(-1),
             1.0,
             "the softmax of each query sums to 1 over the keys",
+            fails="The softmax of query {query} does not sum to 1 over the keys: it is off by "
+            "{measured}",
             bound=bound,
             axes=WEIGHT[:-1],
             where=place,
@@ -55,7 +57,11 @@ def test_the_weights_of_each_query_are_shares_of_one(view: View) -> None:
             cause="softmax-axis" if axis else None,
         )
         require(
-            bool((shares >= 0).all()), "no weight is negative", where=place, cause="negative-weight"
+            bool((shares >= 0).all()),
+            "no weight is negative",
+            fails="An attention weight is negative",
+            where=place,
+            cause="negative-weight",
         )
         if after is None or _is_mixed(after, met):
             continue
@@ -66,6 +72,8 @@ def test_the_weights_of_each_query_are_shares_of_one(view: View) -> None:
             short,
             0.0,
             "the weights that meet the values are those that softmax gave",
+            fails="The weights that meet the values of query {query} sum to {measured} less or "
+            "more than softmax gave",
             bound=bound,
             axes=WEIGHT[:-1],
             where=place,
@@ -88,6 +96,8 @@ def test_no_weight_lies_on_a_later_key(view: View) -> None:
             call.probabilities.double().triu(1),
             0.0,
             "no query gives weight to a later key",
+            fails="Query {query} gives weight {measured} to the later key {key}; it must give it "
+            "none",
             axes=WEIGHT,
             where=place,
             remedy="Is the mask the lower triangle, does it hide by -inf (or the dtype's least "
@@ -108,6 +118,8 @@ def test_weights_are_a_function_of_queries_and_keys(view: View) -> None:
                 scores.double().softmax(-1),
                 after,
                 "the weights are the softmax of the scores over the keys",
+                fails="The weight of query {query} on key {key} is off by {measured} from the "
+                "softmax of its scores over the keys",
                 bound=scores.shape[-1] * torch.finfo(after.dtype).eps,
                 axes=WEIGHT,
                 where=place,
@@ -120,6 +132,7 @@ def test_weights_are_a_function_of_queries_and_keys(view: View) -> None:
             call.probabilities[0],
             call.probabilities[1],
             "other tokens give other weights",
+            fails="Other tokens give the same attention weights: they differ by {measured}",
             least=EQUAL,
             where=place,
             remedy="Do queries and keys come from the tokens, and is softmax taken over the keys?",
@@ -161,6 +174,7 @@ def test_scores_are_divided_by_the_root_of_the_head_width(view: View) -> None:
             "the scores that softmax gets are q·k divided by the root of the head's width"
             if expected is None
             else "the scores that softmax gets are q·k times the configured scale",
+            fails=f"Scores are q·k times {call.scale:.4g}, and should be q·k times {wanted:.4g}",
             bound=SAME * wanted,
             where={**place, "scale": round(call.scale, 6)},
             remedy=f"{what}: {against}" if what else against,
@@ -192,6 +206,8 @@ def test_each_output_is_the_weighted_mean_of_the_values(view: View) -> None:
             call.output,
             mean,
             "each output is the mean of the values under the query's weights",
+            fails="The output of query {query} is off by {measured} from the mean of the values "
+            "under its weights",
             bound=max(EQUAL, rounding) * float(value.abs().max()),
             axes=(*WEIGHT[:-1], "channel"),
             where=place,
@@ -291,6 +307,7 @@ def _judge_heads(call: AttentionCall, scores: Tensor, place: dict[str, object]) 
         return
     fail(
         "the scores of each head are a function of its own queries and keys",
+        fails="The scores of head {head} do not follow from its own queries and keys",
         where={**place, "head": strays[0]},
         remedy="Other heads follow their q·k. Does this one use the keys of another, or is part of "
         "it overwritten?",

@@ -39,6 +39,7 @@ def test_a_sink_joins_the_sum_under_the_softmax(view: View) -> None:
             times,
             1.0,
             "a sink enters the softmax as one more score",
+            fails="A sink enters the softmax {times} times; it must enter it once",
             bound=10 * FITS,
             where={**place, "parameter": name, "times": round(times, 3)},
             remedy=f"It enters {times:.3g} times: exp(sink) joins the sum once; as a factor on the "

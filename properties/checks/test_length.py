@@ -28,6 +28,8 @@ def test_a_single_token_is_enough(view: View) -> None:
         view.logits(ids[:, :1]),
         view.logits(ids)[:, :1],
         "one token alone gives the first logits",
+        fails="One token alone gives logits that are off by {measured} from the first of a "
+        "longer text",
         remedy="does squeeze() drop the axis of length 1, or a mask need two positions?",
         blame=partial(leak_of, view),
     )
@@ -45,6 +47,8 @@ def test_the_longest_input_works_and_a_longer_one_is_refused_or_right(view: View
         require(
             condition=False,
             says=f"the model runs at its own longest length, {limit}",
+            fails=f"The model does not run at its own longest length, {limit}, but at most at "
+            f"{found}",
             measured=found,
             at_least=limit,
             where={"length": found + 1},
@@ -63,7 +67,8 @@ def test_the_longest_input_works_and_a_longer_one_is_refused_or_right(view: View
         except SubjectError as error:
             require(
                 length > limit or view.subject.said_longest is None,
-                f"the model runs at its own longest length: {error}",
+                "the model runs at its own longest length",
+                fails=f"The model does not run at its own longest length, {length}: {error}",
                 where={"length": length},
                 remedy="is a table of positions or a mask one too short?",
             )
@@ -79,6 +84,8 @@ def test_the_longest_input_works_and_a_longer_one_is_refused_or_right(view: View
             start,
             wanted,
             f"a sequence of {length} begins like a short one",
+            fails=f"The first logits of a sequence of {length} tokens are off by {{measured}} "
+            "from those of a short one",
             where={"length": length, "longest": limit},
             remedy="what is past the limit must work or be refused, not wrap around or broadcast",
             use="longer" if view.subject.said_longest is not None and length > limit else None,

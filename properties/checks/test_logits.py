@@ -20,6 +20,7 @@ def test_logits_are_finite(subject: Subject) -> None:
     none_of(
         wrong,
         "logits are finite",
+        fails="{measured} logits are NaN or infinite",
         where=dict(zip(("row", "position", "token"), wrong[0], strict=True)) if wrong else {},
         remedy="is a row fully masked, a division by zero, or a weight uninitialised?",
         blame=lambda: accuse(view, ids, first_not_finite(view, ids), otherwise="shape"),
@@ -40,8 +41,12 @@ def test_logits_are_no_probabilities(subject: Subject) -> None:
     normalised = bool((logits >= 0).all()) and off <= rounding
     require(
         not normalised,
-        "the model gives logits: these are probabilities, no number is negative and those of each "
-        f"position sum to 1 (to within {off:.2g})",
+        "the model gives logits, not probabilities",
+        fails=(
+            "The model gives probabilities, not logits: no number is negative, and those of each "
+            "position sum to 1 "
+            f"(to within {off:.2g})"
+        ),
         remedy="take the softmax at the end out of forward: cross_entropy, and whoever samples "
         "with a temperature, apply it themselves",
         cause="probabilities",

@@ -28,13 +28,16 @@ def test_the_loss_is_the_cross_entropy_of_the_own_logits_shifted_once(view: View
         fit.rest,
         bound,
         "the loss follows the cross-entropy of the model's own logits",
+        fails="The loss is off by {measured} from the cross-entropy of the model's own logits, "
+        "in whatever direction targets are shifted",
         remedy="does it take the logits of the same call, over the vocabulary axis, with targets "
         "flattened alike?",
         cause="loss-of-something-else",
     )
     require(
         fit.shift in ("ids", "next"),
-        f"targets are shifted once, and not {fit.shift}",
+        "targets are shifted once",
+        fails=f"The loss shifts its targets wrongly: {fit.shift}",
         where={"shift": fit.shift},
         remedy="is there a shift both in forward and in the loss it calls? Then token t + 2 is "
         "trained.",
@@ -44,6 +47,7 @@ def test_the_loss_is_the_cross_entropy_of_the_own_logits_shifted_once(view: View
         fit.factor,
         1.0,
         "the loss is the mean over tokens",
+        fails=f"The loss is {fit.factor:.4g} times the mean over the tokens",
         bound=max(FACTOR, bound),
         where={"tokens": view.random_ids(3).numel()},
         remedy='is it a sum (reduction="sum"), or divided by something else than the tokens?',
@@ -54,6 +58,9 @@ def test_the_loss_is_the_cross_entropy_of_the_own_logits_shifted_once(view: View
     require(
         due is None or due == fit.shift,
         f"{keyword}= are {'shifted by the loss' if due == 'ids' else 'taken as they are'}",
+        fails=f"{keyword}= are taken as they are, and the loss should shift them"
+        if due == "ids"
+        else f"{keyword}= are shifted by the loss, and should be taken as they are",
         where={"found": fit.shift},
         remedy="the logits at t are held against the token at t, which the model can see: shift "
         "logits and targets by one"
@@ -90,6 +97,8 @@ def test_ignored_targets_do_not_count_and_the_mean_is_over_tokens(view: View) ->
             loss,
             fit.added + fit.factor * exact,
             f"targets {index} do not count, and every other token counts alike",
+            fails=f"With some targets {index}, the loss is off by {{measured}} from the mean over "
+            "the tokens that count",
             bound=bound,
             where={"ignored": int((~counted).sum()), "of": counted.numel()},
             remedy="is ignore_index passed to the loss, and is the mean taken over all tokens that "
@@ -100,7 +109,8 @@ def test_ignored_targets_do_not_count_and_the_mean_is_over_tokens(view: View) ->
         return
     require(
         declared is None,
-        f"the declared ignore_index {declared} is accepted ({'; '.join(refusals)})",
+        f"the declared ignore_index {declared} is accepted",
+        fails=f"The declared ignore_index {declared} is refused: {'; '.join(refusals)}",
         remedy="pass ignore_index to the cross-entropy",
         cause="ignored-targets-count",
     )

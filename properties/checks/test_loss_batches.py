@@ -71,6 +71,7 @@ def test_more_padding_does_not_change_the_loss(view: View) -> None:
             padded,
             less,
             f"more padding on the {side} does not change the loss",
+            fails=f"{_MORE} more tokens of padding on the {side} change the loss by {{measured}}",
             bound=bound,
             where={"padding": _MORE, "under a mask": masked},
             remedy="Is the sum divided by the targets that count, and not by B·T?",
@@ -111,6 +112,8 @@ def test_ragged_micro_batches_together_give_the_loss_and_gradient_of_one_batch(v
         sum(share * loss for share, loss in zip(shares, parts, strict=True)),
         whole,
         "the losses of micro-batches, by their tokens, add up to that of one batch",
+        fails="The losses of micro-batches, weighted by their tokens, add up to {measured} more "
+        "or less than that of one batch",
         bound=bound + 2 * view.relation_bound,
         where=where,
         remedy="Is each divided by all tokens of the step, and not by its own? A mean of means "
@@ -121,6 +124,8 @@ def test_ragged_micro_batches_together_give_the_loss_and_gradient_of_one_batch(v
         _length(left) / size,
         0.0,
         "gradients of micro-batches, by their tokens, add up to that of one batch",
+        fails="The gradients of micro-batches, weighted by their tokens, are off by {measured} "
+        "of the gradient of one batch",
         bound=_GRADIENT,
         where=where,
         remedy="Does backward depend on what else is in the batch, or on the call before?",
@@ -147,6 +152,8 @@ def test_a_loss_that_is_told_how_many_tokens_a_step_has_divides_by_them(view: Vi
         half - fit.added,
         (plain - fit.added) / 2,
         f"with {COUNT} twice the tokens of the batch, the loss is half",
+        fails=f"With {COUNT} twice the tokens of the batch, the loss is not half: it is off by "
+        f"{{measured}}",
         bound=bound + abs(fit.added) * bound,
         where={"tokens": count},
         remedy=f"forward takes **kwargs, so that a trainer hands it {COUNT} and leaves the "

@@ -28,6 +28,8 @@ def test_the_initial_loss_is_near_that_of_a_guess(subject: Subject) -> None:
         loss,
         guess + INITIAL_EXCESS,
         f"the initial loss is near ln {subject.vocabulary} = {guess:.3f}",
+        fails=f"The loss of the untrained model is {{measured}}, and that of a guess ln "
+        f"{subject.vocabulary} = {guess:.3f}",
         where={"logit spread": round(float(logits.std()), 3)},
         remedy="is the head, or an embedding tied to it, initialised with standard deviation 1 "
         "instead of about 1/√d?",

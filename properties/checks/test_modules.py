@@ -24,6 +24,7 @@ def test_every_module_that_was_built_is_used(view: View) -> None:
     none_of(
         unread,
         "every module that was built is used",
+        fails="Built and never used: {never read}",
         where={"never read": ", ".join(_shortened(view.model, unread)[:4]), "view": view.name},
         remedy="Is the module never called, another called in its place, or does a loop end one "
         "layer early?",

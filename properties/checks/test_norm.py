@@ -29,6 +29,8 @@ def test_each_norm_is_an_rms_norm_or_a_layer_norm(view: View) -> None:
             norm.power,
             0.0,
             "the norm's output keeps its size when the input grows",
+            fails="The norm's output grows as the input to the power {power of the input}; it "
+            "must keep its size",
             bound=0.02,
             where={**place, "power of the input": round(norm.power, 2)},
             remedy=f"Output grows with that power: {what}.",
@@ -40,6 +42,8 @@ def test_each_norm_is_an_rms_norm_or_a_layer_norm(view: View) -> None:
         require(
             norm.kind in ("rms", "layer"),
             "what is divided and what it is divided by are both centred, or neither",
+            fails="The norm centres what it divides and not what it divides by, or the other way "
+            "round",
             where=place,
             remedy="RMSNorm divides by the root of the mean square; here it is the deviation, "
             "which takes the mean away."
@@ -60,6 +64,7 @@ def test_epsilon_stands_inside_the_root(view: View) -> None:
         require(
             norm.epsilon != "missing",
             "a position whose channels are all zero is normalised to finite numbers",
+            fails="The norm makes NaN of a position whose channels are all zero",
             where=place,
             remedy="0/0 is NaN, and one NaN spreads: add epsilon to the mean square.",
             cause="epsilon-missing",
@@ -67,6 +72,7 @@ def test_epsilon_stands_inside_the_root(view: View) -> None:
         require(
             norm.epsilon == "inside",
             "epsilon is added to the mean square, before the root",
+            fails="Epsilon is added outside the root, not to the mean square under it",
             where=place,
             remedy="It is added to the root: x / (rms + eps) is smaller than published for tiny "
             "activations, x / sqrt(ms + eps) is meant.",
@@ -91,6 +97,8 @@ def test_each_channel_has_its_own_gain_over_an_rms_of_one(view: View) -> None:
         require(
             not (uniform and varied),
             "each channel is multiplied by its own gain",
+            fails="Every channel is multiplied by the same factor, though the norm has a gain "
+            "for each",
             where=place,
             remedy="Every channel gets the same factor: is the weight applied, channel by channel?",
             cause="gain-not-applied",
@@ -104,6 +112,8 @@ def test_each_channel_has_its_own_gain_over_an_rms_of_one(view: View) -> None:
                 factor,
                 1.0,
                 "with unit gains the output's RMS is 1",
+                fails="With unit gains the root mean square of the norm's output is "
+                f"{factor:.4g}, not 1",
                 bound=1 - (1 - 1 / norm.width) ** 0.5 + FITS,
                 where=place,
                 remedy="Is the sum of squares taken where the mean was meant?"
@@ -135,6 +145,8 @@ def test_each_norm_looks_at_one_position_alone(view: View) -> None:
                 after.select(axis, 0),
                 before.select(axis, 0),
                 f"a position's norm does not depend on {name}",
+                fails=f"Changing {name} changes the norm of a position by {{measured}}; it must "
+                "not change at all",
                 bound=EQUAL * float(before.abs().max()),
                 where=place,
                 remedy="Take the mean over the channels alone: mean(-1, keepdim=True).",

@@ -55,6 +55,7 @@ def _judge(view: View, packing: Packing) -> bool:
     require(
         found is not None,
         f"a row of three documents, told apart by {packing.said}, is read",
+        fails=f"A row of three documents, told apart by {packing.said}, is refused",
         where=where,
         remedy="Is it passed on to every layer, and lined up with the ids?",
         cause="packing-refused",
@@ -69,6 +70,8 @@ def _judge(view: View, packing: Packing) -> bool:
         found,
         view.leak_bound,
         "packed documents do not see each other",
+        fails="Another text in one packed document changes the logits of the others by "
+        "{measured}; they must not change at all",
         where=where,
         remedy="Is attention masked between documents in every layer? To let positions begin "
         "again is not enough.",
@@ -88,6 +91,8 @@ def _judge_alone(view: View, packing: Packing, where: dict[str, str]) -> None:
         packed,
         torch.cat(alone, dim=1),
         "a packed document has the logits that it has alone",
+        fails="A packed document has logits that are off by {measured} from those that it has "
+        "alone",
         where=where,
         remedy="Are positions, and whatever else counts tokens, counted from the document's first?",
         component="position",

@@ -31,6 +31,7 @@ def test_a_mask_that_changes_logits_hides_what_it_masks(subject: Subject) -> Non
         require(
             real or keyword != "attention_mask" or not subject.is_library or type(real) is float,
             f"{keyword} hides what it is 0 for",
+            fails=f"{keyword} hides what it is 1 for: the real tokens",
             where={"hidden by": 1},
             remedy="Real tokens are hidden, and padding is seen: is the mask negated twice?",
             cause="padding-inverted",
@@ -50,6 +51,8 @@ def test_a_mask_that_changes_logits_hides_what_it_masks(subject: Subject) -> Non
         subject.run(subject.model, changed, mask)[:, 2:],
         subject.run(subject.model, ids, mask)[:, 2:],
         f"a token hidden by {padding.keyword} does not change the logits of others",
+        fails=f"A token hidden by {padding.keyword} changes the logits of others by {{measured}}; "
+        "it must not change them at all",
         bound=subject.views.as_given.leak_bound,
         axes=AXES,
         remedy="is the mask on the axis of the keys, (B, 1, 1, T), and not on that of the queries?",
@@ -68,6 +71,7 @@ def test_a_mask_of_ones_is_no_mask(view: View) -> None:
         masked,
         view.logits(ids),
         "a padding mask of ones gives the logits of no mask",
+        fails="A padding mask of ones, which hides nothing, changes the logits by {measured}",
         remedy="does one of the two branches lose the causal mask, or is the padding mask added "
         "as a number?",
         component="mask",
@@ -92,6 +96,7 @@ def _judge_positions_beside(view: View, ids: Tensor, masked: Tensor) -> None:
         require(
             float((masked - moved).abs().max()) > view.relation_bound,
             "beside a mask of ones positions count from 0",
+            fails="Beside a mask of ones, positions are counted from {first}, not from 0",
             where={"view": view.name, "first": first},
             remedy=f"They count from {first}: is 1 taken off the running sum of the mask, once?",
             component="position",
@@ -111,6 +116,8 @@ def test_padding_gives_no_nan_at_real_tokens(view: View, side: str) -> None:
     require(
         not bool(wrong.any()),
         f"with {side} padding the logits of real tokens are finite",
+        fails=f"With padding on the {side}, {{measured}} real tokens have logits that are NaN or "
+        "infinite",
         measured=float(wrong.sum()),
         at_most=0.0,
         where={"view": view.name, "side": side, **_first(wrong)},
@@ -132,7 +139,9 @@ def test_what_stands_at_padding_does_not_matter(view: View, side: str) -> None:
     view.same(
         _kept(view, other, mask),
         _kept(view, one, mask),
-        f"the tokens that stand at {side} padding do not matter",
+        f"tokens behind the padding mask, on the {side}, do not change the logits",
+        fails=f"Tokens behind the padding mask, on the {side}, change the logits by {{measured}}; "
+        "they must not change them at all",
         bound=view.leak_bound,
         axes=("token number", "token"),
         where={"side": side},
@@ -168,6 +177,8 @@ def test_a_padded_sequence_gives_the_logits_of_the_sequence_alone(view: View, si
         found,
         alone,
         f"a sequence padded on the {side} gives the logits of the sequence alone",
+        fails=f"A sequence padded on the {side} gives logits that are off by {{measured}} from "
+        "those of the sequence alone",
         axes=("token number", "token"),
         where={"side": side},
         remedy=remedy,
@@ -191,7 +202,9 @@ def test_a_padding_mask_does_not_replace_the_causal_mask(view: View) -> None:
         view.same(
             _kept(view, Ragged((), changed, early), mask),
             _kept(view, Ragged((), batch.ids, early), mask),
-            f"beside {side} padding, later tokens do not change earlier logits",
+            f"with padding on the {side}, later tokens do not change earlier logits",
+            fails=f"With padding on the {side}, later tokens change earlier logits by "
+            f"{{measured}}; they must not change them at all",
             bound=view.leak_bound,
             axes=("token number", "token"),
             where={"side": side},
@@ -219,6 +232,7 @@ def test_a_row_of_padding_alone_does_not_harm_the_others(view: View) -> None:
         view.logits(ids, **padding.mask(real, view.subject))[[0, 2]],
         view.logits(ids)[[0, 2]],
         "a row that is all padding does not change the other rows",
+        fails="A row that is all padding changes the logits of the other rows by {measured}",
         remedy="a softmax over nothing is NaN: does it spread through a mean or a router?",
         cause="empty-row",
     )
@@ -245,6 +259,8 @@ def test_padding_gives_no_nan_in_half_precision(subject: Subject, dtype: torch.d
             require(
                 not bool(wrong.any()),
                 f"with {side} padding the logits of real tokens are finite in {dtype}",
+                fails=f"With padding on the {side}, {{measured}} real tokens have logits that are "
+                f"NaN or infinite in {dtype}",
                 measured=float(wrong.sum()),
                 at_most=0.0,
                 where=_first(wrong),

@@ -53,6 +53,8 @@ def test_a_padded_batch_decodes_with_a_cache_as_without(view: View) -> None:
         best,
         wanted,
         "a left-padded batch decodes with a cache as each sequence alone",
+        fails="Decoding a left-padded batch with a cache gives logits that are off by {measured} "
+        "from those of each sequence alone",
         axes=("row", "token number", "token"),
         where={"last tokens": _SINGLY},
         remedy="does the mask cover cached keys too, and do positions count real tokens?",

@@ -26,6 +26,8 @@ def test_parameters_are_initialised(subject: Subject) -> None:
         require(
             not (nan or insane),
             "every parameter is initialised",
+            fails="{parameter} holds NaN, or numbers as large as {measured}: it was never "
+            "initialised",
             measured=largest,
             at_most=LARGEST_SANE_WEIGHT if name in weights else None,
             where={"parameter": name},
@@ -40,6 +42,7 @@ def test_every_weight_is_registered(subject: Subject) -> None:
     none_of(
         strangers,
         "every weight that the logits depend on is in model.parameters()",
+        fails="{measured} weights are used that model.parameters() does not have: {weight}",
         where={"weight": ", ".join(strangers[:4])},
         remedy="modules in a plain list or dict are not registered: use nn.ModuleList, "
         "nn.ModuleDict or nn.Parameter; an optimiser does not see them, nor does state_dict",
@@ -58,6 +61,7 @@ def test_parameters_are_as_many_as_the_anatomy_predicts(subject: Subject) -> Non
     require(
         not parameters.unregistered,
         "every parameter that runs is a parameter of the model",
+        fails="Parameters are used that the model does not know as its own, in {modules}",
         where={"modules": ", ".join(path or "the model" for path in parameters.unregistered)},
         remedy="Layers in a plain list are not registered: nothing trains, saves or moves them. "
         "Put them into an nn.ModuleList.",
@@ -69,6 +73,7 @@ def test_parameters_are_as_many_as_the_anatomy_predicts(subject: Subject) -> Non
             float(parameters.total),
             float(known),
             "the model has as many parameters as declared",
+            fails=f"The model has {parameters.total:,} parameters, and {int(known):,} are declared",
             remedy="Are shared weights counted once?",
         )
     predicted = parameters.predicted
@@ -78,8 +83,9 @@ def test_parameters_are_as_many_as_the_anatomy_predicts(subject: Subject) -> Non
     judge(
         float(max(needed - parameters.total, 0)),
         0.0,
-        f"the measured shape needs {needed:,} parameters in {', '.join(predicted)}, and the "
-        f"model has at least as many ({parameters.total:,})",
+        f"the model has the {needed:,} parameters that its measured shape needs",
+        fails=f"The model has {parameters.total:,} parameters, and its measured shape needs "
+        f"{needed:,} in {', '.join(predicted)} alone",
         remedy="Are two layers, or two projections, one module by mistake?",
         cause="parameters-missing",
     )

@@ -42,6 +42,8 @@ def test_one_token_repeated_gives_one_distribution(view: View) -> None:
         logits,
         logits[:, :1].expand_as(logits),
         "one token repeated gives the same logits at every position",
+        fails="One token repeated gives logits that change with the position by {measured}, in a "
+        "model without absolute positions",
         remedy=finding,
         component=accused,
         cause=cause,
@@ -65,6 +67,8 @@ def test_swapping_two_earlier_tokens_changes_the_last_logits(view: View) -> None
         view.logits(swapped)[:, -1],
         view.logits(ids)[:, -1],
         "swapping the first two tokens changes the last logits",
+        fails="Swapping the first two tokens does not change the last logits (by {measured}): "
+        "the model does not tell their order",
         remedy="do positions reach the model (rotation of q and k, a table added, a bias)?",
         cause="no-positions",
     )

@@ -32,6 +32,7 @@ def test_each_position_looks_up_a_vector_of_its_own(view: View) -> None:
             float(max(len(read), 2 if length == 1 else 0)),
             1.0,
             "positions read more than one row of their table",
+            fails="All positions read one row of {table}",
             where={"table": name, "rows read": read},
             remedy="Is the table cut to the length of the input, table[:, :T], and not to 1?",
             cause="positions-alike",
@@ -53,6 +54,7 @@ def test_each_position_looks_up_a_vector_of_its_own(view: View) -> None:
         view.require(
             bool((steps == 1).all(-1).any()),
             "positions count up by one",
+            fails="Positions read the rows {rows read} of {table}; these must count up by one",
             where={"table": look.weight, "rows read": places[0].tolist()},
             remedy="Every position reads the same vector: are positions 0, 1, 2 ... made at all?"
             if not steps.any()

@@ -31,6 +31,8 @@ def test_positions_counted_from_zero_are_the_default(view: View) -> None:
         _at(view, ids, keyword, 0),
         view.logits(ids),
         f"{keyword} counted from 0 give the logits of none",
+        fails=f"{keyword}= of 0, 1, 2 ... changes the logits by {{measured}}, though that is what "
+        "positions are where none are given",
         remedy="does the default count from 1, or from the wrong end?",
         cause="positions-default",
     )
@@ -53,6 +55,8 @@ def test_moving_all_positions_leaves_relative_schemes_alone_and_changes_absolute
             _at(view, ids, keyword, shifts[0]),
             plain,
             "absolute positions change the logits when all of them move",
+            fails="Moving all positions by {shift} changes the logits by {measured} alone, "
+            "though positions are absolute",
             least=view.relation_bound,
             where={"shift": shifts[0]},
             remedy="are positions taken from the mask or the length instead of what is given?",
@@ -78,6 +82,8 @@ def test_moving_all_positions_leaves_relative_schemes_alone_and_changes_absolute
             logits,
             plain,
             "moving all positions by the same amount leaves the logits where they were",
+            fails="Moving all positions by {shift} changes the logits by {measured}, though "
+            "positions are relative",
             where={"shift": shift},
             remedy="are queries and keys turned by the same positions, and does a mask or bias "
             "take them from elsewhere?",

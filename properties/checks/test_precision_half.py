@@ -135,6 +135,7 @@ def _require_right(view: View, way: str, found: Comparison) -> None:
     require(
         found.finite,
         f"logits are finite in {way}",
+        fails=f"In {way} logits are NaN or infinite",
         where=where,
         remedy="does a mask, a sum or an exponential pass the largest number of the dtype?",
         cause="half-overflows",
@@ -143,6 +144,8 @@ def _require_right(view: View, way: str, found: Comparison) -> None:
     require(
         found.is_right,
         f"{way} moves the logits by what rounding weights and activations does, times {SHARE:g}",
+        fails=f"In {way} the logits are off by {{measured}} times what rounding weights and "
+        "activations costs",
         measured=found.share,
         at_most=SHARE,
         where=where,

@@ -51,7 +51,9 @@ def test_blocks_with_nothing_to_say_hand_the_stream_on(view: View) -> None:
         size = float(given.abs().max())
         require(
             float(gave.abs().max()) > EQUAL * size,
-            "a block with dead branches hands its input on",
+            "a block whose branches are switched off hands its input on",
+            fails="With its branches switched off, nothing arrives at the end of block {layer}: "
+            "there is no skip",
             where=where,
             remedy="Nothing arrives at the end of the block: x + f(x), not f(x).",
             cause="no-skip",
@@ -67,7 +69,9 @@ def test_blocks_with_nothing_to_say_hand_the_stream_on(view: View) -> None:
         judge(
             away,
             0.0,
-            "a block with dead branches hands on what it was given",
+            "a block whose branches are switched off hands on what it was given",
+            fails="With its branches switched off, block {layer} changes the stream by "
+            "{measured} of its size; it must hand it on as it is",
             bound=EQUAL,
             where=where,
             remedy="The sum is multiplied by a number: each block then fades what came before."
@@ -82,7 +86,9 @@ def test_blocks_with_nothing_to_say_hand_the_stream_on(view: View) -> None:
     view.differ(
         logits[0, 0],
         logits[1, 0],
-        "with dead branches the logits still depend on the token",
+        "with all branches switched off the logits still depend on the token",
+        fails="With the branches of all blocks switched off, the logits no longer depend on the "
+        "token",
         remedy="Does the embedding reach the head along the skips?",
         cause="no-skip",
     )
@@ -122,6 +128,7 @@ def test_each_branch_adds_its_output_to_the_stream(view: View) -> None:
                 float(away.abs().max()) > EQUAL * float(given.abs().max())
                 or _has_zero_gates(view.model, block),
                 f"what {which} computes is added to the stream",
+                fails=f"What {which} computes in block {layer} never reaches the stream",
                 measured=float(away.abs().max()),
                 where={"view": view.name, "layer": layer, "module": block.path},
                 remedy="Its output never reaches the block's: does the second skip start at the "
@@ -154,6 +161,8 @@ def test_a_block_is_its_input_and_the_outputs_of_its_branches(view: View) -> Non
         require(
             not bool((twice | never).any()) or _has_zero_gates(view.model, block),
             "each branch of a block is added to the stream once",
+            fails="The branches of block {layer} are added to the stream {times} times; each "
+            "must be added once",
             where={**where, "times": " and ".join(f"{value:.3g}" for value in found.tolist())},
             remedy="Does a skip start at the block's input instead of at the sum before it?"
             if bool(never.any())

@@ -40,6 +40,8 @@ def test_the_product_of_rotated_vectors_depends_on_their_distance_alone(view: Vi
             uneven,
             0.0,
             "q·k of one token repeated depends on m - n alone",
+            fails="With one token repeated, q·k of query {query} and key {key} is off by "
+            "{measured} of its size from other pairs at the same distance",
             bound=EQUAL,
             axes=("row", "head", "query", "key"),
             where=place,
@@ -74,6 +76,8 @@ def test_queries_and_keys_stand_at_the_same_positions(view: View) -> None:
             ahead,
             0.0,
             "queries and keys are turned by the angles of the same positions",
+            fails="At one position, pair {pair} of the keys is turned by {measured} radians "
+            "against the queries; it must be 0",
             bound=PHASE,
             axes=("pair",),
             where=place,
@@ -93,6 +97,8 @@ def test_values_do_not_turn_with_position(view: View) -> None:
             call.value,
             call.value[:, :, :1].expand_as(call.value),
             "values do not vary with position",
+            fails="With one token repeated, the value at position {position} differs by "
+            "{measured} from that at position 0; values must not turn",
             bound=EQUAL * float(call.value.abs().max()),
             axes=("row", "head", "position", "channel"),
             where=place,
@@ -121,6 +127,7 @@ def test_rotation_runs_along_the_sequence(view: View) -> None:
         require(
             bool(same.all()) or not bool(same.any()),
             "rotation runs along the sequence",
+            fails=f"The rotation runs along the {axis}, not along the sequence",
             where={**place, "untouched": int(same.sum()), "turned": int((~same).sum())},
             remedy=f"It runs along the {axis}: rotate (B, H, T, d) by position on axis T.",
             cause="turned-along-another-axis",

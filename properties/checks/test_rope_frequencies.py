@@ -34,6 +34,7 @@ def test_frequencies_fall_from_one_radian_a_position(view: View) -> None:
         require(
             bool((found.diff() <= PHASE / len(turn.angles)).all()),
             "no pair turns faster than the one before",
+            fails="Some pair turns faster than the one before it: {frequencies} radians a position",
             where=where,
             remedy="Is the exponent negative, and are frequencies in the order of their pairs?",
             cause="frequencies-out-of-order",
@@ -45,6 +46,8 @@ def test_frequencies_fall_from_one_radian_a_position(view: View) -> None:
         require(
             straight or _is_bent(found, len(turn.angles)),
             "frequencies fall by the same factor from pair to pair",
+            fails="Frequencies do not fall by the same factor from pair to pair: {frequencies} "
+            "radians a position",
             where=where,
             remedy="θ_i = base^(-2i/d): is the index part of the exponent?",
             cause="frequencies-not-geometric",
@@ -53,6 +56,7 @@ def test_frequencies_fall_from_one_radian_a_position(view: View) -> None:
         require(
             float(found[0]) <= 1 + PHASE and not (shifted and abs(ratio - 1) > PHASE),
             "the first pair turns by one radian a position",
+            fails="The first pair turns by {measured} radians a position; it should turn by 1",
             measured=float(found[0]),
             at_most=1 + PHASE,
             where=where,
@@ -85,6 +89,8 @@ def test_every_position_turns_one_step_further(view: View) -> None:
             steps,
             0.0,
             "each position turns every pair by the same angle as the one before",
+            fails="At position {position}, pair {pair} turns by a step that is off by {measured} "
+            "radians from that of other positions",
             bound=16 * torch.finfo(view.subject.dtype).eps if half else PHASE,
             axes=("position", "pair"),
             where=where,
@@ -95,6 +101,7 @@ def test_every_position_turns_one_step_further(view: View) -> None:
         require(
             learned is None,
             "the frequencies are fixed, not a parameter",
+            fails="The frequencies are a parameter that training changes: {parameter}",
             where={**where, "parameter": learned},
             remedy="register_buffer keeps a tensor with the model without training it.",
             cause="frequencies-learned",

@@ -15,6 +15,7 @@ def test_it_runs_on_batches_and_odd_lengths(subject: Subject) -> None:
     if subject.convention.only_length is not None:
         fail(
             "the model runs at every length",
+            fails="The model runs at length {works} alone",
             where={"works": subject.convention.only_length},
             remedy="are positions, masks or buffers cut to the length of the input ([:T])?",
         )
@@ -25,12 +26,18 @@ def test_it_runs_on_batches_and_odd_lengths(subject: Subject) -> None:
             logits = subject.run(subject.model, subject.random_ids(batch, length))
         except SubjectError as error:
             fail(
-                f"the model runs on ids of shape ({batch}, {length}): {error}",
+                f"the model runs on ids of shape ({batch}, {length})",
+                fails=f"The model does not run on ids of shape ({batch}, {length}): {error}",
                 where={"batch": batch, "length": length},
                 remedy="is a size written down that should be read from the input?",
             )
         widths.add(logits.shape[-1])
-    require(len(widths) == 1, f"the logits are as wide for every input (widths {sorted(widths)})")
+    require(
+        len(widths) == 1,
+        "the logits are as wide for every input",
+        fails="The logits are as wide as the vocabulary for some inputs alone: widths "
+        f"{sorted(widths)}",
+    )
 
 
 AXES = ("row", "position", "token")
@@ -55,6 +62,7 @@ def test_how_ids_lie_in_memory_does_not_matter(view: View) -> None:
             logits,
             expected,
             f"{says} give the same logits",
+            fails=f"{says[0].upper()}{says[1:]} give logits that are off by {{measured}}",
             axes=AXES,
             remedy="is a view taken over memory instead of reshape?",
         )

@@ -35,23 +35,27 @@ def test_a_forward_changes_nothing(subject: Subject) -> None:
     require(
         not touched,
         "a forward changes no parameter and no saved buffer",
+        fails="A forward changes what it should only read: {tensor}",
         where={"tensor": ", ".join(touched[:4])},
         remedy="is a weight or buffer modified in place (add_, copy_, /=) in forward?",
     )
     require(
         torch.equal(ids, kept_ids),
         "a forward does not modify the ids it is given",
+        fails="A forward changes the ids that it is given",
         remedy="are ids changed in place (masked_fill_, idx[...] = ...)? Work on a clone.",
     )
     require(
         flags == [module.training for module in model.modules()],
         "a forward leaves the training flags alone",
+        fails="A forward switches some module between train and eval mode",
         remedy="does forward call train() or eval()?",
     )
     hidden = unregistered_modules(model)
     require(
         not drew,
         "evaluation draws no random numbers",
+        fails="Evaluation draws random numbers",
         where={"module": hidden[0]} if hidden else {},
         remedy="is dropout applied in eval mode, noise added, or a module kept where eval() does "
         "not reach it (a plain list)?",
@@ -80,12 +84,14 @@ def test_a_saved_and_loaded_model_is_the_same_model(subject: Subject) -> None:
         logits,
         expected,
         "after saving and loading the logits are the same",
+        fails="Saving and loading the weights changes the logits by {measured}",
         axes=("row", "position", "token"),
         remedy="is a weight missing from state_dict (a plain attribute, a list of modules)?",
     )
     require(
         still == tied,
         "weights that were tied are tied after loading",
+        fails="Weights that were tied are no longer tied after loading: {tied}",
         where={"tied": ", ".join("=".join(group) for group in tied)},
         remedy="tie by assigning the same Parameter, and tie again after replacing it",
         component="tying",
@@ -110,6 +116,8 @@ def test_weights_loaded_into_a_fresh_instance_give_the_same_logits(subject: Subj
         subject.run(other.to(subject.device), ids),
         view.logits(ids),
         "a fresh instance with the saved weights gives the same logits",
+        fails="A second instance with the same saved weights gives logits that are off by "
+        "{measured}",
         bound=view.relation_bound,
         axes=("row", "position", "token"),
         remedy="does the model hold random state outside state_dict (a buffer with "
@@ -134,6 +142,8 @@ def _load(model: nn.Module, saved: dict[str, Tensor]) -> None:
     require(
         not missing and not unexpected,
         "a model loads the state_dict that it saved",
+        fails="The model does not load the state_dict that it saved: missing {missing}; "
+        "unexpected {unexpected}",
         where={"missing": ", ".join(missing[:4]), "unexpected": ", ".join(unexpected[:4])},
         remedy="do state_dict hooks rename keys one way only?",
     )

@@ -44,6 +44,7 @@ def test_a_forward_leaves_the_process_as_it_was(subject: Subject) -> None:
     require(
         not changed,
         "a forward leaves torch's defaults and flags, and the working directory, as they were",
+        fails="A forward changes settings of the whole process: {changed}",
         where={"changed": ", ".join(changed[:4])},
         remedy="use a context manager (with torch.no_grad(), torch.device(...)) instead of setting "
         "it for the whole process",
@@ -52,6 +53,7 @@ def test_a_forward_leaves_the_process_as_it_was(subject: Subject) -> None:
     require(
         not moved,
         "a forward leaves the environment variables as they were",
+        fails="A forward changes environment variables: {changed}",
         where={"changed": ", ".join(moved[:4])},
         remedy="set what a library needs once, before it is imported",
         cause="changes-the-process",
@@ -59,6 +61,7 @@ def test_a_forward_leaves_the_process_as_it_was(subject: Subject) -> None:
     require(
         not written,
         "a forward writes no file into the working directory",
+        fails="A forward writes into the working directory: {file}",
         where={"file": ", ".join(written[:4])},
         remedy="is a debugging dump (torch.save, open(..., 'w')) left in forward?",
         cause="writes-files",
@@ -90,6 +93,7 @@ def test_a_forward_seeds_no_random_generator(subject: Subject) -> None:
         require(
             not seeded,
             "a forward does not seed the random generators of the process",
+            fails="A forward in {mode} mode seeds the random generator of the process: {generator}",
             where={"generator": ", ".join(seeded), "mode": "train" if training else "evaluation"},
             remedy="with manual_seed in forward every step drops the same units, and whoever "
             "samples from the logits draws the same number every time; use a torch.Generator",
@@ -111,6 +115,7 @@ def test_calls_leave_nothing_behind_that_grows(subject: Subject) -> None:
     require(
         not found,
         f"nothing that the model keeps grows with every call ({_CALLS} times the same ids)",
+        fails=f"Something that the model keeps grows with each of {_CALLS} calls on the same ids",
         where=dict(list(found.items())[:3]),
         remedy="is each call's output or attention appended to a list that nobody empties?",
         cause="grows-with-calls",

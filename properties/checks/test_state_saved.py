@@ -54,7 +54,8 @@ def test_a_model_built_on_the_meta_device_and_filled_is_the_same_model(view: Vie
             raise
         require(
             not meant,
-            f"the model can be built on the meta device, as declared ({error})",
+            "the model can be built on the meta device, as declared",
+            fails=f"The model cannot be built on the meta device, though this is declared: {error}",
             remedy="Is a value asked for while the model is built (.item(), a comparison)?",
             cause="not-on-meta",
         )
@@ -110,6 +111,7 @@ def _judge_used(
     require(
         not changed,
         f"{after} changes no parameter and no saved buffer",
+        fails=f"{after[0].upper()}{after[1:]} changes what it should only read: {{tensor}}",
         where={"tensor": ", ".join(changed[:4])},
         remedy="Is a table or counter kept in the model written to, and not put back?",
         cause="changed-by-decoding",
@@ -118,6 +120,8 @@ def _judge_used(
         subject.run(model, ids),
         before,
         f"after {after} a forward gives the logits that it gave before",
+        fails=f"After {after} a forward gives logits that are off by {{measured}} from those "
+        "before it",
         axes=AXES,
         remedy="Is something of the decoding (an offset, a cache, frequencies scaled for a longer "
         "text) left in the model?",
@@ -135,6 +139,7 @@ def _require_same(view: View, other: nn.Module, how: str) -> None:
     require(
         not unlike,
         f"{how}, every parameter and buffer is what it was",
+        fails=f"{how[0].upper()}{how[1:]}, the model has other numbers in {{tensor}}",
         where={"tensor": ", ".join(unlike[:4])},
         remedy="Is it in no file (persistent=False, a plain tensor) and computed in __init__ "
         "alone? Compute it again where weights are initialised, or save it.",
@@ -145,6 +150,7 @@ def _require_same(view: View, other: nn.Module, how: str) -> None:
         view.subject.run(other, ids, view.extra(ids)),
         view.logits(ids),
         f"{how}, the model gives the same logits",
+        fails=f"{how[0].upper()}{how[1:]}, the model gives logits that are off by {{measured}}",
         bound=view.relation_bound,
         axes=AXES,
         remedy="Does it hold state that is no parameter and no buffer?",
@@ -154,6 +160,7 @@ def _require_same(view: View, other: nn.Module, how: str) -> None:
     require(
         tied_names(other) == tied,
         f"{how}, weights that were tied are tied",
+        fails=f"{how[0].upper()}{how[1:]}, the model no longer has its tied weights tied: {{tied}}",
         where={"tied": ", ".join("=".join(group) for group in tied)},
         remedy="Tie again after weights are replaced: a method that both loading and "
         "construction call.",

@@ -53,8 +53,9 @@ def test_a_copy_of_the_subject_learns_which_token_follows_which(subject: Subject
     at_most(
         best,
         bound,
-        "a short training gets below the unigram entropy of a language where each token has one "
-        "successor",
+        "a short training learns which token follows which, in a language where that is certain",
+        fails="A short training does not learn which token follows which: its best loss is "
+        "{measured} nats",
         remedy="does the gradient reach every layer from the logits, and do the logits depend on "
         "the current token?",
         cause="does-not-learn",
@@ -80,6 +81,8 @@ def test_no_training_on_uniform_tokens_gets_below_their_entropy(subject: Subject
         best,
         bound,
         "on uniform random tokens no training gets below ln K",
+        fails="On random tokens, which nobody can predict, a training gets to {measured} nats: "
+        "it reads the answer",
         where={"symbols": len(ids)},
         remedy="logits at a position know the token that comes next: look at the mask, and at what "
         "targets are used for besides the loss.",

@@ -22,6 +22,8 @@ def test_tied_weights_stay_tied(subject: Subject) -> None:
         require(
             bool(tied) == bool(declared),
             f"embedding and head are {'tied' if declared else 'not tied'}, as declared",
+            fails=f"Embedding and head are {'not tied' if declared else 'tied'}, though the "
+            "contrary is declared",
             remedy="was one of them replaced after tying (a new Parameter, a resized embedding)?",
             cause="tie-broken",
         )
@@ -34,6 +36,7 @@ def test_tied_weights_stay_tied(subject: Subject) -> None:
         require(
             names == tied,
             f"weights that are tied stay tied {what}",
+            fails=f"Tied weights come apart {what}: {{tied}}",
             where={"tied": ", ".join("=".join(group) for group in tied)},
             remedy="tie by assigning one Parameter; two that share memory come apart in a cast",
             cause="tie-broken",
@@ -61,6 +64,8 @@ def _judge_step(subject: Subject, tied: list[tuple[str, ...]]) -> None:
     require(
         tied_names(model) == tied and max(moves) <= 1.5 * rate,
         "an optimiser's step updates tied weights as one, and leaves them tied",
+        fails="An optimiser's step moves tied weights by {measured}, twice as far as its rate, "
+        "or takes them apart: {tied}",
         measured=max(moves),
         at_most=1.5 * rate,
         where={"tied": ", ".join("=".join(group) for group in tied)},

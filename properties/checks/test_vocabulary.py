@@ -42,6 +42,8 @@ def test_renaming_the_tokens_renames_the_logits(subject: Subject) -> None:
         after,
         before[..., names.to(before.device)],
         "permuting the vocabulary in embedding and head permutes the logits",
+        fails="Renaming the tokens in embedding and head does not merely rename the logits: they "
+        "change by {measured}",
         remedy="is an id written down in the code, or a table of tokens kept outside parameters()?",
     )
 
@@ -64,6 +66,7 @@ def test_an_id_outside_the_vocabulary_is_refused(subject: Subject) -> None:
             continue
         fail(
             f"an id outside the vocabulary ({outside}) is refused",
+            fails=f"The id {outside}, which is outside the vocabulary, is read as if it were in it",
             where={"id": outside},
             remedy="are ids clamped, wrapped (%) or used as a Python index, where -1 is the last?",
             use="negative_ids" if outside < 0 else None,
@@ -86,6 +89,7 @@ def test_every_id_gives_a_distribution(subject: Subject) -> None:
         total,
         1.0,
         "the softmax of the logits is a distribution for every id",
+        fails="The softmax of the logits does not sum to 1 for some id: it is off by {measured}",
         bound=subject.vocabulary * torch.finfo(torch.float64).eps,
         axes=("row", "position"),
         remedy="is a row of the embedding NaN or never initialised?",

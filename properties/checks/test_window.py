@@ -72,6 +72,8 @@ def test_a_query_sees_exactly_the_keys_of_its_window(view: View) -> None:
                 query, n = beyond.nonzero()[0].tolist()
                 fail(
                     f"what stands outside a query's {_said(limit)} does not reach its output",
+                    fails=f"Key {{key}} reaches the output of query {{query}}, though it is "
+                    f"outside its {_said(limit)}",
                     where={**place, "query": query, "key": field.positions[n]},
                     remedy="The weights keep to the window: is a mean, a norm or a sum taken over "
                     "all positions beside them?",
@@ -124,6 +126,8 @@ def _judge_sight(seen: Tensor, due: Tensor, limit: Limit, place: dict[str, Any])
     require(
         False,
         f"a query sees {_said(limit)}, {limit.source}",
+        fails=f"Query {{query}} sees {{measured}} keys; it should see {_said(limit)}, "
+        f"{limit.source}",
         measured=float(len(keys)),
         at_most=float(due[query].sum()),
         at_least=float(due[query].sum()),
@@ -149,6 +153,8 @@ def _judge_pieces(driver: Driver, pieces: list[int], size: int) -> bool:
         found,
         wanted,
         f"reading over the edge of a window of {size} with a cache gives the full forward's logits",
+        fails=f"Reading over the edge of a window of {size} with a cache gives logits that are "
+        f"off by {{measured}} from the full forward",
         where={"pieces": pieces, "cache": driver.decoder.said},
         remedy=raised,
         blame=partial(suspect, driver, pieces),

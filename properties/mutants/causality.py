@@ -179,6 +179,14 @@ def _(own: Triangle) -> Tensor:
     return itself & own()
 
 
+@triangle("itself-hidden", "ATT-9", "inside.itself", often="reference nano")
+def _(own: Triangle) -> Tensor:
+    """The triangle ends before the diagonal: all but the first see what is before them alone."""
+    queries = torch.arange(own.keys - own.queries, own.keys)[:, None]
+    itself = queries == torch.arange(own.keys)
+    return own() & ~(itself & (queries > 0))
+
+
 @triangle(
     "triangle-lined-up-with-the-first-key",
     "GEN-4",

@@ -213,3 +213,9 @@ source("no-residual-at-all", "RES-3", "residual.sum", component="residual",
     says="Both branches replace the trunk.")  # fmt: skip
 source("blocks-read-the-embedding", "GPT-1", "assembly.order", component="residual",
     says="Every block reads the embedding: only one of them has a say in the logits.")  # fmt: skip
+
+
+source("keys-and-values-read-the-raw-stream", "RES-4", "norm.streams", component="norm",
+    says="Queries read the norm's output, keys and values what the norm was given.")  # fmt: skip
+source("one-branch-reads-the-raw-stream", "RES-4", "norm.streams", component="norm",
+    says="The gate reads the norm's output, what it multiplies the norm's input.")  # fmt: skip

@@ -104,6 +104,12 @@ def _(own: Padding) -> Tensor:
     return own(mask=1 - own.mask.long())
 
 
+@padding("padding-mask-dropped", "AUD-5 AUD-13", "arguments.heeded padding.hides")
+def _(own: Padding) -> Tensor:
+    """The mask is taken, and hides nothing."""
+    return own(mask=torch.ones_like(own.mask))
+
+
 @padding("padding-seen-by-steps", "AUD-5", "padding.cache")
 def _(own: Padding) -> Tensor:
     """The mask hides padding from the prompt alone: single tokens behind a cache see it."""
@@ -156,3 +162,7 @@ source("packed-positions-run-on", "AUD-5", "packing.documents", component="posit
 source("documents-apart-in-the-first-layer-alone", "AUD-5", "packing.documents", component="mask",
     says="Documents packed into one row are told apart in the first layer, and in "
          "no other.")  # fmt: skip
+source("positions-counted-anew", "AUD-13 POS-3", "arguments.heeded", component="position",
+    says="Positions that are given are counted anew, and lost.")  # fmt: skip
+source("documents-dropped", "AUD-13", "arguments.heeded", component="mask",
+    says="Numbers of documents are taken, and reach neither mask nor positions.")  # fmt: skip

@@ -307,9 +307,17 @@ assert ran, "$idle is never run"
     _idle,
     fresh=True,
 )
+ITSELF = watching(
+    _WEIGHTS
+    + """own = w.diagonal(dim1=-2, dim2=-1)[..., 1:].max().item()
+assert own > 0, "no query but the first gives weight to the key of its own position\"""",
+    _random,
+)
+
 ATTENDED: dict[str, list[Relation]] = {
     "inside.rows_sum_to_one": [SUMS, OVER_KEYS],
     "inside.no_weight_on_the_future": [LATER_WEIGHTS, FUTURE],
+    "inside.itself": [ITSELF],
     "inside.weights_follow_scores": [OVER_KEYS],
     "inside.scale": [SCALE, FUSED_SCALE],
     "declared.scale": [SCALE, FUSED_SCALE],

@@ -7,15 +7,17 @@ import inspect
 import keyword
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from theodolite.fixtures.loading.huggingface.model import Configured
 from theodolite.fixtures.loading.names import Names, Unwritable, arguments
 from theodolite.fixtures.loading.plan import MISSING
 from theodolite.fixtures.loading.python_target import Loaded
+from theodolite.fixtures.recording.recorder import InPieces
 from theodolite.fixtures.source.import_paths import own_folders, package_of
 from theodolite.fixtures.source.partial_execution import Executed
+from theodolite.fixtures.subject.subject import Subject
 
 _NAMES = """def named(s):
     if isinstance(s, (ast.Import, ast.ImportFrom)):
@@ -60,6 +62,16 @@ def constructions(loaded: Loaded) -> Iterator[Construction]:
         yield from _of_file(loaded, executed)
     else:
         yield from _of_module(loaded, executed)
+
+
+def put_together(construction: Construction, subject: Subject) -> Construction:
+    """The same where a whole forward is put together from calls of one row, or of one token."""
+    whole = subject.model
+    if not isinstance(whole, InPieces):
+        return construction
+    lines = [*construction.lines, *whole.source(subject.random_ids(1)).splitlines()]
+    expression = f"{type(whole).__name__}({construction.expression})"
+    return replace(construction, lines=lines, expression=expression)
 
 
 def _of_library(configured: Configured) -> Construction:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from theodolite.fixtures.serving.packing import NUMBERS
 from theodolite.fixtures.serving.padding import half_hearted
-from theodolite.fixtures.subject.convention import keywords_of
+from theodolite.fixtures.subject.convention import POSITIONS, keywords_of
 from theodolite.properties.scripts.relation import Case, Relation, same
 from theodolite.properties.scripts.scene import Scene
 
@@ -46,6 +46,19 @@ def _one(scene: Scene, side: str, padding: int, text: list[int]) -> Case:
         "early": f"{padding}:-1" if left else f":{len(text) - 1}",
         "positions": f", {keyword}=torch.tensor({[places]})" if keyword and left else "",
     }
+
+
+def _taken(scene: Scene) -> Iterator[Case]:
+    """What an argument of forward is given, for one sequence: it ought to change something."""
+    name = str(scene.check.where.get("argument", ""))
+    for ids in scene.sequences(4):
+        length, half = len(ids), len(ids) // 2
+        value: list[int] = [int(i != 1) for i in range(length)]
+        if name in POSITIONS:
+            value = [*range(length)][::-1]
+        elif name in NUMBERS:
+            value = [1] * half + [2] * (length - half)
+        yield {"ids": [ids], "name": name, "value": [value]}
 
 
 def _half_hidden(scene: Scene) -> Iterator[Case]:
@@ -174,6 +187,15 @@ HIDES = Relation(
     _half_hidden,
 )
 
+HEEDED = Relation(
+    """
+ids = torch.tensor($ids)
+moved = (logits(ids, $name=torch.tensor($value)) - logits(ids)).abs().max().item()
+assert not moved == 0, "$name changes no logit"
+""",
+    _taken,
+)
+
 PADDED: dict[str, list[Relation]] = {
     "padding.ones": [ONES],
     "padding.content": [CONTENT],
@@ -184,4 +206,5 @@ PADDED: dict[str, list[Relation]] = {
     "padding.empty_row": [EMPTY],
     "padding.hides": [HIDES],
     "packing.documents": [PACKED_ALONE],
+    "arguments.heeded": [HEEDED],
 }

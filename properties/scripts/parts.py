@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
+from itertools import islice, permutations
+
+from torch import nn
 
 from theodolite.fixtures.anatomy.blocks import Block, blocks_of, last_of
+from theodolite.fixtures.anatomy.streams import is_norm_of
 from theodolite.properties.scripts.attention import CALLED
 from theodolite.properties.scripts.relation import Case, Relation, of_cause
 from theodolite.properties.scripts.scene import Scene
@@ -50,6 +53,16 @@ def _matrices(scene: Scene) -> Iterator[Case]:
 def _added(scene: Scene) -> Iterator[Case]:
     one, _, two = str(scene.check.where.get("added", "")).partition(" and ")
     return ({**case, "one": one, "two": two} for case in _part(scene))
+
+
+def _pairs(scene: Scene) -> Iterator[Case]:
+    """Two linear layers of one part, one of which reads a norm of what the other reads."""
+    inside = scene.subject.views.sharpened.insides.random
+    own = [call for call in inside.within(scene.module or "") if isinstance(call.module, nn.Linear)]
+    for one, other in permutations(own, 2):
+        if one.given is not None and other.given is not None and is_norm_of(one.given, other.given):
+            for ids in islice(scene.sequences(2), 2):
+                yield {"one": one.path, "other": other.path, "ids": [ids]}
 
 
 def _blocks(scene: Scene) -> tuple[list[Block], str]:
@@ -264,12 +277,27 @@ assert ran == sorted(ran), f"blocks run in the order {ran}"
     _whole_block,
     fresh=True,
 )
+ONE_STREAM = Relation(
+    """
+read = {}
+for path in ("$one", "$other"):
+    def keep(m, args, path=path):
+        read[path] = args[0]
+    model.get_submodule(path).register_forward_pre_hook(keep)
+logits(torch.tensor($ids))
+one, other = read.values()
+measured, bound = (one - other).abs().max().item(), $EQUAL * one.abs().max().item()
+assert measured <= bound, f"$one and $other read two streams, {measured:.3g} apart"
+""",
+    _pairs,
+)
 
 PARTS: dict[str, list[Relation]] = {
     "norm.formula": [SCALE_FREE, CENTRES],
     "norm.epsilon": [ZEROS, EPSILON],
     "norm.gain": [GAIN],
     "norm.per_position": [NORM_ALONE],
+    "norm.streams": [ONE_STREAM],
     "feed_forward.position_wise": [FEED_ALONE],
     "feed_forward.nonlinear": [BENDS],
     "feed_forward.branches": [TAKES_PART, GATE_BENDS, MEET],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from theodolite.fixtures.relations.save_and_rebuild import REFILLS
+from theodolite.fixtures.source.process_state import process_state, reading
 from theodolite.properties.scripts.outputs import PREFIX, rows_of
 from theodolite.properties.scripts.relation import Case, Relation, same, sequences
 from theodolite.properties.scripts.scene import Scene
@@ -25,6 +26,21 @@ def _outside(scene: Scene) -> Iterator[Case]:
     for outside in dict.fromkeys((scene.check.where.get("id"), scene.subject.embedding_rows, -1)):
         if outside is not None:
             yield {"ids": [[outside, *scene.tokens(scene.lengths(1)[0])[1:]]], "id": outside}
+
+
+def _settings(scene: Scene) -> Iterator[Case]:
+    names = str(scene.check.where.get("changed", "")).split(", ")
+    for name in names:
+        if name in process_state():
+            for ids in scene.sequences(1):
+                yield {"ids": [ids], "name": name, "read": reading(name)}
+
+
+def _growing(scene: Scene) -> Iterator[Case]:
+    for where in scene.check.where:
+        holder, _, name = where.rpartition(".")
+        if holder:
+            yield {"ids": [next(scene.sequences(1))], "name": name}
 
 
 def _every(scene: Scene) -> Iterator[Case]:
@@ -160,6 +176,54 @@ assert not drawn[0].equal(drawn[1]), "a forward sets the seed: the draws after i
 """,
     sequences(1),
 )
+_SETTING = """
+def setting(): return $read
+before = setting()
+logits(torch.tensor($ids))
+assert setting() == before, f"a forward changes the $name from {before} to {setting()}"
+"""
+SETTING = Relation(_SETTING, _settings, gradient=True, imports=("os",))
+SETTING_IN_EVALUATION = Relation(_SETTING, _settings, imports=("os",))
+ENVIRONMENT = Relation(
+    """
+before = dict(os.environ)
+logits(torch.tensor($ids))
+changed = [n for n in {*before, *os.environ} if before.get(n) != os.environ.get(n)]
+assert not changed, f"a forward changes the environment variables {changed}"
+""",
+    sequences(1),
+    imports=("os",),
+)
+WRITES = Relation(
+    """
+home = os.getcwd()
+with tempfile.TemporaryDirectory() as folder:
+    os.chdir(folder)
+    logits(torch.tensor($ids))
+    written = os.listdir(folder)
+    os.chdir(home)
+assert not written, f"a forward writes {written} into the working directory"
+""",
+    sequences(1),
+    imports=("os", "tempfile"),
+)
+GROWS = Relation(
+    """
+def kept():  # by a module, its class, or the file of that
+    holders = [(vars(m), vars(type(m)), type(m).forward.__globals__) for m in model.modules()]
+    return next((h["$name"] for three in holders for h in three if "$name" in h), ())
+def size(x):
+    if torch.is_tensor(x) or not hasattr(x, "__iter__") or isinstance(x, str):
+        return x.numel() if torch.is_tensor(x) else 1
+    return 1 + sum(map(size, x.values() if isinstance(x, dict) else x))
+sizes = []
+for _ in range(4):
+    logits(torch.tensor($ids))
+    sizes.append(size(kept()))
+assert not sizes[1] < sizes[2] < sizes[3], f"$name grows with every call: {sizes[1:]}"
+""",
+    _growing,
+)
 EVERY_ID = Relation(
     """
 ids = torch.arange($vocabulary)[:, None].expand(-1, $length)  # every token
@@ -238,6 +302,8 @@ STEADY: dict[str, list[Relation]] = {
     "vocabulary.relabelling": [RENAMED],
     "state.repeat": [REPEAT],
     "state.seed": [SEEDED],
+    "state.process": [SETTING, SETTING_IN_EVALUATION, ENVIRONMENT, WRITES],
+    "state.growth": [GROWS],
     "state.untouched": [UNTOUCHED, IDS_KEPT, DRAWS],
     "state.rebuilt": [REBUILT],
     "state.files": [READ_AGAIN],

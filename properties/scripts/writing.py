@@ -12,7 +12,7 @@ from typing import Any
 from theodolite.fixtures.errors import Unknown
 from theodolite.fixtures.loading.names import Unwritable
 from theodolite.fixtures.subject.subject import Subject
-from theodolite.properties.scripts.construction import Construction, constructions
+from theodolite.properties.scripts.construction import Construction, constructions, put_together
 from theodolite.properties.scripts.folder import ScriptFolder
 from theodolite.properties.scripts.relation import Relation
 from theodolite.properties.scripts.relations import RELATIONS
@@ -82,6 +82,7 @@ def _construction(subject: Subject) -> tuple[Construction | None, str]:
     why = ""
     try:
         for construction in constructions(subject.loaded):
+            construction = put_together(construction, subject)  # noqa: PLW2901
             outcome = attempt(subject, "\n".join(_beginning(construction, [], [])))
             if not outcome.said:
                 return construction, ""
@@ -173,7 +174,7 @@ def _beginning(construction: Construction, lines: list[str], imports: list[str])
 def _finished(check: Check, subject: str, beginning: list[str], body: str) -> str:
     says = check.expected or check.message
     title = f"{check.id} on {subject}: expected: {says.splitlines()[0].rstrip('.')}."
-    text = f"{title} This ends in an error as long as that is not so."
+    text = f"{title} This ends in an error as long as that does not hold."
     lines = textwrap.wrap(text.replace("\\", "/").replace('"""', "'''"), _WIDTH - 3)
     return "\n".join(['"""' + "\n".join(lines) + '"""', *beginning, body, ""]).replace(
         "\n\n\n", "\n\n"

@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from theodolite import audit
 from theodolite.fixtures.anatomy.assembly import (
     attention_branch,
     feed_forward_branch,
@@ -350,3 +351,26 @@ def test_the_blocks_of_a_layer_that_is_a_group_are_no_experts():
     group = nn.ModuleList(nn.Sequential(nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 6)) for _ in "ab")
     assert list(experts_in(group, itself=False)) == []
     assert len(*experts_in(group)) == 2
+
+
+class FirstLesson(nn.Module):
+    """One head of attention whose values go to the vocabulary, without an output projection."""
+
+    def __init__(self, vocab_size=31, n_embd=12, block_size=16):
+        super().__init__()
+        self.tokens = nn.Embedding(vocab_size, n_embd)
+        self.places = nn.Embedding(block_size, n_embd)
+        self.query, self.key, self.value = (nn.Linear(n_embd, n_embd, bias=False) for _ in "qkv")
+        self.head = nn.Linear(n_embd, vocab_size)
+
+    def forward(self, ids):
+        length = ids.shape[1]
+        x = self.tokens(ids) + self.places(torch.arange(length))
+        scores = self.query(x) @ self.key(x).transpose(1, 2) / x.shape[-1] ** 0.5
+        hidden = torch.ones(length, length).triu(1).bool()
+        return self.head(scores.masked_fill(hidden, float("-inf")).softmax(-1) @ self.value(x))
+
+
+def test_attention_without_an_output_projection_needs_no_parameters_for_one():
+    report = audit(FirstLesson, select="parameters")
+    assert report.verdict == "pass", [check.message for check in report.failures]

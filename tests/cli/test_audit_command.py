@@ -90,7 +90,7 @@ def test_versions_are_named(process):
 
 
 def test_every_command_shows_an_example(theodolite):
-    for command in ("audit", "claims"):
+    for command in ("audit", "claims", "survey"):
         outcome = theodolite(command, "--help")
         assert outcome.status == 0
         assert f"theodolite {command}" in outcome.out

@@ -10,7 +10,9 @@ import pytest
 HEAVY = {"torch", "rich", "pytest", "numpy", "hypothesis"}
 
 
-@pytest.mark.parametrize("words", [["--help"], ["--version"], ["audit", "--help"], ["nothing"]])
+@pytest.mark.parametrize(
+    "words", [["--help"], ["--version"], ["audit", "--help"], ["survey", "--help"], ["nothing"]]
+)
 def test_help_and_versions_import_nothing_heavy(words):
     program = (
         "import sys; from theodolite.cli import main\n"

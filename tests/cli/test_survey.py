@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -89,6 +90,8 @@ def test_the_document_tells_all(first, folder):
     assert bigram["failed"][0]["check"] == "causality.past"
     assert "There is no file" in missing["says"]
     assert bigram["tries"] == 1
+    assert bigram["causes"][0]["component"] == "attention"
+    assert re.match(r"attention, bigram\.py:\d+: ", bigram["says"])
     report = json.loads((folder / "found" / bigram["report"]).read_text("utf-8"))
     assert report["command"] == bigram["command"]
     assert "--set vocab=17" in report["command"]

@@ -118,3 +118,66 @@ NONE_A_LAYER = (
     .replace(_LOOP, _EACH)
 )
 """A model that reads a cache of each layer, though None is its default."""
+
+LAST_ALONE = ONE_ROW.replace(_ONE, "").replace(
+    "return self.head(self.norm(x))", "return self.head(self.norm(x)[:, -1])"
+)
+"""A model that gives the logits of the last position alone."""
+
+LOOKS_AHEAD = LAST_ALONE.replace('float("-inf")).triu(1)', "0.0)")
+"""The same without a mask."""
+
+ONE_SEQUENCE = (
+    ONE_ROW.replace(_ONE, "")
+    .replace("ids.shape[1]", "len(ids)")
+    .replace("x = self.tokens(ids)", "assert ids.ndim == 1\n        x = self.tokens(ids)")
+)
+"""A model of a single sequence, without an axis for a batch."""
+
+SET_UP = (
+    ONE_TOKEN.replace(
+        """        kept = sizes.max_batch_size, sizes.max_seq_len, self.heads, self.size
+        self.keys, self.values = torch.zeros(kept), torch.zeros(kept)
+""",
+        """        self.keys = self.values = None
+
+    def make_room(self, rows, length):
+        kept = rows, length, self.heads, self.size
+        self.keys, self.values = torch.zeros(kept), torch.zeros(kept)
+""",
+    )
+    .replace(
+        '        assert tokens.shape[1] == 1, "one token at a time"\n',
+        '        assert self.ready, "set the caches up first"\n',
+    )
+    .replace(
+        "        self.norm = nn.LayerNorm(config.width)\n",
+        """        self.norm = nn.LayerNorm(config.width)
+        self.ready = False
+
+    def setup_caches(self, max_batch_size, max_seq_length):
+        self.ready = True
+        for layer in self.layers:
+            layer.attention.make_room(max_batch_size, max_seq_length)
+
+""",
+    )
+    .replace("        self.head = nn.Linear(config.width, config.vocab_size, bias=False)\n", "")
+    .replace(
+        "        self.ready = False\n",
+        "        self.head = nn.Linear(config.width, config.vocab_size, bias=False)\n"
+        "        self.ready = False\n",
+    )
+)
+"""A model whose caches a method of its own sets up."""
+
+MIXED = ONE_ROW.replace(_ONE, "").replace(
+    "        self.head = nn.Linear(n_embd, vocab_size, bias=False)\n",
+    "        self.head = nn.Linear(n_embd, vocab_size, bias=False, dtype=torch.bfloat16)\n",
+)
+"""A model of which one part is always bfloat16."""
+
+ON_CUDA = ONE_ROW.replace(_ONE, "").replace(
+    "torch.arange(length)", 'torch.arange(length, device="cuda")'
+)
+"""A model that makes its positions on CUDA."""

@@ -2,6 +2,8 @@
 
 import pytest
 
+from ..loading.served import ONE_ROW, ONE_TOKEN
+
 NO_MASK = """
 import torch
 from torch import nn
@@ -164,3 +166,16 @@ def test_the_audited_process_is_left_as_it_was(reproduce, tmp_path):
     assert (sys.path, torch.is_grad_enabled()) == before[:2]
     assert torch.equal(torch.get_rng_state(), before[2])
     assert "model" not in sys.modules
+
+
+@pytest.mark.parametrize(("name", "source"), [("Row", ONE_ROW), ("Served", ONE_TOKEN)])
+def test_a_forward_that_is_put_together_is_put_together_in_the_script_too(
+    name, source, reproduce, shows_and_mends, tmp_path
+):
+    file = tmp_path / "parts.py"
+    head = "return self.head(self.norm(x))"
+    assert head in source
+    file.write_text(source.replace(head, f"{head}.softmax(-1)"), encoding="utf-8")
+    found = reproduce(f"{file}:{name}", select=("logits.unnormalised",))
+    assert list(found.scripts) == ["logits.unnormalised"]
+    shows_and_mends(found, file, source)

@@ -47,6 +47,9 @@ FEW = {
     ("by_hand", "epsilon-left-out"): ("norm.epsilon",),
     ("by_hand", "swiglu-adds-its-branches"): ("feed_forward.branches",),
     ("by_hand", "heads-averaged-not-joined"): ("heads.joined",),
+    ("by_hand", "keys-and-values-read-the-raw-stream"): ("norm.streams",),
+    ("by_hand", "itself-hidden"): ("inside.itself",),
+    ("by_hand", "padding-mask-dropped"): ("arguments.heeded",),
     ("sparse", "one-expert-more"): SPARSE,
     ("sparse", "shares-not-divided-by-their-sum"): SPARSE,
     ("sparse", "shares-in-another-order"): SPARSE,
@@ -62,7 +65,8 @@ FEW = {
 
 ALONE = {
     "one-position-vector-for-all", "epsilon-left-out", "swiglu-adds-its-branches",
-    "heads-averaged-not-joined",
+    "heads-averaged-not-joined", "keys-and-values-read-the-raw-stream", "itself-hidden",
+    "padding-mask-dropped",
 }  # fmt: skip
 """Faults of which one script is written, that of the one check."""
 
