@@ -100,7 +100,7 @@ def test_strict_fails_for_hazards():
     report = theodolite.audit(LooksUp(64), select="vocabulary", strict=True)
     assert report.verdict == "fail"
     assert (report.summary["failed"], report.summary["hazards"]) == (1, 1)
-    with pytest.raises(AssertionError, match="an id outside the vocabulary"):
+    with pytest.raises(AssertionError, match="outside the vocabulary, is read"):
         report.raise_for_failures()
 
 
