@@ -37,13 +37,16 @@ def test_each_query_sees_its_own_position(view: View) -> None:
         require(
             (own > 0) == declared,
             f"queries give {'' if declared else 'no '}weight to the key of their own position",
+            fails="No query but the first gives weight to the key of its own position"
+            if declared
+            else "Queries give weight to the key of their own position, {measured} at most",
             measured=own,
             where=place,
             remedy="Is the diagonal cut off as well: tril(-1), triu(0) as the mask, or < where <= "
             "is meant? If it is meant, declare it (--declare sees_itself=false)."
             if declared
             else "It is declared that they do not.",
-            cause="itself-hidden" if declared else "itself-seen",
+            cause="diagonal-hidden" if declared else "diagonal-seen",
         )
 
 
