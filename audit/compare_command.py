@@ -15,7 +15,7 @@ import argparse
 import shlex
 import sys
 
-from theodolite.arguments import Parser, seconds
+from theodolite.arguments import seconds
 from theodolite.fixtures.errors import SubjectError, UsageError
 from theodolite.fixtures.loading.settings import parse_settings
 from theodolite.outputs import require_files, write_json, write_text
@@ -77,11 +77,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--json", metavar="FILE", help="write the comparison as JSON (- for stdout)"
     )
     parser.add_argument("-v", "--verbose", action="store_true", help="show every place")
-
-
-def complete(parser: Parser) -> None:
-    """Nothing of a project's settings concerns two subjects."""
-    del parser
 
 
 def run(arguments: argparse.Namespace) -> int:

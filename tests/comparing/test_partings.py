@@ -82,7 +82,7 @@ class Late(Decoder):
         (Gelu, "hidden", 0, "feed_forward", "GELU (erf) in b, SiLU in a"),
         (Swapped, "hidden", 0, "feed_forward", "activates the other branch"),
         (NoSkip, "stream before feed-forward", 0, "residual", "no skip connection"),
-        (Embedded, "token embedding", None, "embedding", "√48, the width of the stream"),
+        (Embedded, "stream", 0, "embedding", "√48, the width of the stream"),
         (Late, "last stream", None, "residual", "b adds 2 times the branch to the stream"),
         (Tiled, "scores", 0, "heads", "key heads 0 1 0 1 0 1 in b, 0 0 0 1 1 1 in a"),
     ],
