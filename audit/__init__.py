@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from theodolite.fixtures.lazily import offering
 
 if TYPE_CHECKING:
+    from theodolite.comparison import Comparison, compare
     from theodolite.fixtures.anatomy.measure import Anatomy
     from theodolite.inspection import inspect
     from theodolite.report import Check, Report
@@ -19,12 +20,16 @@ if TYPE_CHECKING:
     from theodolite.surveying import Survey, survey
 
 __version__ = "0.1.0"
-__all__ = ["Anatomy", "Check", "Report", "Survey", "audit", "inspect", "survey"]
+__all__ = [
+    "Anatomy", "Check", "Comparison", "Report", "Survey", "audit", "compare", "inspect", "survey",
+]  # fmt: skip
 
 __getattr__ = offering(
     __name__,
     {
         "audit": "run",
+        "compare": "comparison",
+        "Comparison": "comparison",
         "inspect": "inspection",
         "Report": "report",
         "Check": "report",

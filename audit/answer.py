@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from theodolite.causes import Cause, causes_of, telling
+from theodolite.fixtures.anatomy.advice import advice_on, one_module_for_all
+from theodolite.fixtures.anatomy.measure import anatomy_of
 from theodolite.fixtures.errors import NoMoreCalls
 from theodolite.fixtures.judging.check import Check
 from theodolite.fixtures.lines.locate import Accused, locate
@@ -21,10 +23,12 @@ class Answer:
     Attributes:
         causes: Its root causes, the likeliest first.
         sources: Check id → the line that the check blames.
+        advice: What is unusual and may be meant: {"says", "where"} each.
     """
 
     causes: tuple[Cause, ...] = ()
     sources: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    advice: tuple[Mapping[str, Any], ...] = ()
 
 
 def answer(
@@ -46,7 +50,18 @@ def answer(
         _located(subject, cause, [failed[name] for name in cause.explains]) for cause in causes
     ]
     sources = {name: line for name, check in failed.items() if (line := _source(subject, check))}
-    return Answer(tuple(causes), sources)
+    return Answer(tuple(causes), sources, tuple(_advice(subject)))
+
+
+def _advice(subject: Subject) -> list[dict[str, Any]]:
+    """What is unusual about the subject; of its shape only where that was not chosen here."""
+    try:
+        found = [*one_module_for_all(subject.views.as_given)]
+        if subject.loaded.rebuild is None:
+            found += [(says, {}) for says in advice_on(anatomy_of(subject))]
+    except (Exception, NoMoreCalls):  # what could not be measured has failed its own checks
+        return []
+    return [{"says": says, "where": where} for says, where in found]
 
 
 def _located(subject: Subject, cause: Cause, checks: Sequence[Check]) -> Cause:

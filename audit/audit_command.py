@@ -60,6 +60,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="full|concise",
         help="how to print the answer: whole (full), or FILE:LINE: CODE: SENTENCE for each problem",
     )
+    shown = parser.add_mutually_exclusive_group()
+    shown.add_argument(
+        "-v",
+        "--verbose",
+        action="store_const",
+        const=1,
+        default=0,
+        dest="verbosity",
+        help="also list every check, and why some do not apply",
+    )
+    shown.add_argument(
+        "-q",
+        "--quiet",
+        action="store_const",
+        const=-1,
+        dest="verbosity",
+        help="print the first line alone",
+    )
     for each in FORMATS:
         add(each.option, metavar="FILE", help=f"write the report {each.says} (- for stdout)")
     add(
@@ -149,7 +167,7 @@ def _show(arguments: argparse.Namespace, report: Report) -> None:
 
         printed.print(Text(concise.write(report)), end="", soft_wrap=True)
     else:
-        render(report, printed)
+        render(report, printed, verbosity=arguments.verbosity)
     if arguments.durations is not None:
         print_durations(report, printed, arguments.durations)
 

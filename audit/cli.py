@@ -24,6 +24,7 @@ from theodolite.fixtures.loading.settings import near
 COMMANDS = {
     "audit": "audit_command",
     "inspect": "inspect_command",
+    "compare": "compare_command",
     "survey": "survey_command",
     "explain": "explain_command",
     "claims": "claims_command",

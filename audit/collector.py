@@ -15,6 +15,7 @@ from theodolite.findings import Sink
 from theodolite.fixtures.oracles.strategies import without_shrinking
 from theodolite.fixtures.plugin import AUDITED, PROPERTY
 from theodolite.fixtures.subject.subject import Subject
+from theodolite.memory_limit import tidy_up
 from theodolite.selection import Selection, pays_for, selection
 
 
@@ -68,6 +69,7 @@ class Collector:
         self._times = 10 if choice.budget == "thorough" else 1
         self._results: list[dict[str, Any]] = []
         self._passes = 0.0
+        self._weights = sum(p.nbytes for p in subject.model.parameters())
         self._notes = 0
         self._left: dict[str, None] = {}
         self._session: pytest.Session | None = None
@@ -138,6 +140,7 @@ class Collector:
     def _tell_end(self, nodeid: str) -> None:
         subject = self._subject()
         passes, notes = (subject.passes, subject.notes) if subject else (self._passes, [])
+        tidy_up(self._weights)
         event = {
             "event": "ended",
             "item": nodeid,

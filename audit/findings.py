@@ -80,6 +80,7 @@ class Findings:
         self.pictures: dict[str, Any] = {}
         self.causes: tuple[Cause, ...] | None = None
         self._sources: dict[str, dict[str, Any]] = {}
+        self.advice: tuple[Mapping[str, Any], ...] = ()
         self.refusal: Refusal | None = None
         self.finished = False
         self.stopped: str | None = None
@@ -169,6 +170,7 @@ class Findings:
     def _take_answer(self, event: Event) -> None:
         self.causes = tuple(map(Cause.from_dict, event["causes"]))
         self._sources = dict(event["sources"])
+        self.advice = tuple(event["advice"])
 
     def _take_pictures(self, event: Event) -> None:
         self.pictures = dict(event["pictures"])

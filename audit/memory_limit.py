@@ -19,10 +19,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from theodolite.fixtures.source.free_memory import give_back
+
 GIB = 2**30
 _BASE = 8 * GIB
 _WEIGHTS = 16
 _SHARE = 0.75
+_LARGE = 2**25
+"""Bytes of weights from which on it pays to tidy up after each check: it takes milliseconds."""
 
 
 def allowed(limit: float | None, weights: int | None, free: int | None) -> int | None:
@@ -81,6 +85,12 @@ def _of_group() -> int | None:
     except (OSError, ValueError):
         return None
     return max(most - used, 0)
+
+
+def tidy_up(weights: int) -> None:
+    """Give memory that a check has used back to the system, where the weights are large."""
+    if weights >= _LARGE:
+        give_back()
 
 
 def restrict(most: int) -> None:

@@ -19,7 +19,7 @@ from theodolite.fixtures.repairs.registry import Repair, load_repairs
 from theodolite.fixtures.repairs.repaired import repaired
 from theodolite.fixtures.subject.subject import Subject
 
-TRIES = 10
+TRIES = 5
 """Remedies that are tried at most."""
 
 COST = 3.0
@@ -167,6 +167,7 @@ def _candidates(
     likely = [fault for fault in faults if shows[fault.name]]
     likely += [fault for fault in faults if shows[fault.name] is None]
     given: set[str] = set()
+    first = ranking[0][0].component if ranking else ""
     for fault in likely:
         for repair in by_cause[fault.name]:
             if repair.name not in given:
@@ -174,7 +175,7 @@ def _candidates(
                 yield repair, fault
     for fault in faults:
         for repair in by_cause[fault.name]:
-            if repair.name not in given:
+            if repair.name not in given and repair.component == first:
                 given.add(repair.name)
                 yield repair, None
 

@@ -12,7 +12,7 @@ import theodolite
 from theodolite.causes import Cause, causes_of, is_hazard, symptoms_of
 from theodolite.fixtures.errors import UsageError
 from theodolite.fixtures.judging.check import Check
-from theodolite.verdict import incompleteness, is_judged
+from theodolite.verdict import incompleteness, is_judged, what_was_judged
 
 if TYPE_CHECKING:
     from theodolite.plots import Plot
@@ -26,7 +26,7 @@ class AuditFailure(AssertionError):
     """Raised by `Report.raise_for_failures`; its text is the failures, one a paragraph."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """The verdict on a subject, with every check.
 
@@ -46,6 +46,7 @@ class Report:
             alone must tell.
         pictures: Numbers to draw, by the name of their picture (see `theodolite.pictures`); empty
             where they were not taken.
+        advice: What is unusual and may be meant: {"says", "where"} each.
     """
 
     subject: str
@@ -60,6 +61,12 @@ class Report:
     cut_short: str | None = None
     told: tuple[Cause, ...] | None = None
     pictures: Mapping[str, Any] = field(default_factory=dict)
+    advice: tuple[Mapping[str, Any], ...] = ()
+
+    def __repr__(self) -> str:
+        from theodolite.explanation import headline
+
+        return f"<Report {self.verdict.upper()} {self.subject}: {headline(self)}>"
 
     @property
     def verdict(self) -> str:
@@ -110,6 +117,11 @@ class Report:
         """The checks that failed for a use that nobody has declared."""
         return [check for check in self.checks if is_hazard(check)]
 
+    @cached_property
+    def judged(self) -> dict[str, bool | str]:
+        """What of the subject was judged: True, or "not offered", "not judged", "not asked"."""
+        return what_was_judged(self.checks)
+
     @property
     def symptoms(self) -> dict[str, str]:
         """What each check that ran says (see `theodolite.diagnosis.symptom_of`)."""
@@ -152,6 +164,8 @@ class Report:
             "command": self.command,
             "verdict": self.verdict,
             "summary": self.summary,
+            "judged": self.judged,
+            "advice": [dict(each) for each in self.advice],
             "anatomy": dict(self.anatomy),
             "notes": list(self.notes),
             "cost": {"passes": round(self.passes, 1), "seconds": round(self.seconds, 2)},
@@ -174,6 +188,6 @@ class Report:
         raise AuditFailure(f"{self.subject}: {self.verdict}\n" + "\n".join(lines))
 
     def _repr_html_(self) -> str:
-        from theodolite.terminal import to_html
+        from theodolite.notebook import view
 
-        return to_html(self)
+        return view(self)

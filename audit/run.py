@@ -140,6 +140,7 @@ def audit(
         anatomy=anatomy,
         strict=strict,
         told=findings.causes,
+        advice=findings.advice,
         pictures=findings.pictures,
     )
 
@@ -170,7 +171,12 @@ def answer_event(
     """The event that the failures among `checks` are explained."""
     told = answer(subject, checks, strict=strict, prove=prove)
     causes = [cause.to_dict() for cause in told.causes]
-    return {"event": "answer", "causes": causes, "sources": dict(told.sources)}
+    return {
+        "event": "answer",
+        "causes": causes,
+        "sources": dict(told.sources),
+        "advice": [*told.advice],
+    }
 
 
 def pictures_event(subject: Subject, checks: Sequence[Check]) -> Event:

@@ -116,6 +116,7 @@ class Supervisor:
             strict=job.strict,
             cut_short=None if cut_short is None else f"{cut_short[0].upper()}{cut_short[1:]}.",
             told=found.causes,
+            advice=found.advice,
             pictures=found.pictures,
         )
 

@@ -34,6 +34,38 @@ def is_judged(check: Check) -> bool:
     return check.outcome in _JUDGED
 
 
+CAPABILITIES: dict[str, tuple[str, ...]] = {
+    "forward": ("shape", "logits", "causality"),
+    "attention": ("inside",),
+    "gradients": ("gradient",),
+    "training": ("training",),
+    "loss": ("loss",),
+    "generation": ("generation",),
+    "cache": ("cache",),
+    "padding": ("padding",),
+    "packing": ("packing",),
+}
+"""What a subject may offer → the groups of the checks that judge it."""
+
+_OF_ANY = frozenset({"loss.initial"})
+"""Checks of these groups that need nothing of the kind: they judge logits."""
+
+
+def what_was_judged(checks: Sequence[Check]) -> dict[str, bool | str]:
+    """What of a subject was judged: True, "not offered", "not judged" or "not asked"."""
+    found: dict[str, bool | str] = {}
+    for name, groups in CAPABILITIES.items():
+        members = [c for c in checks if c.id.partition(".")[0] in groups and c.id not in _OF_ANY]
+        if not members:
+            found[name] = "not asked"
+        elif any(map(is_judged, members)):
+            found[name] = True
+        else:
+            prevented = any(c.outcome == "error" or _is_prevented(c) for c in members)
+            found[name] = "not judged" if prevented else "not offered"
+    return found
+
+
 def incompleteness(checks: Sequence[Check]) -> str | None:
     """Why too little of a subject was judged for a pass, as a sentence; None where enough was."""
     ended = [check.id for check in checks if check.outcome == "error"]

@@ -43,7 +43,7 @@ def files_naming(names: Iterable[str]) -> list[Path]:
 
 def reasons(file: Path, function: str) -> list[str]:
     """Why a check may not apply, as it says; what it fills in is an ellipsis."""
-    found = []
+    found: list[str] = []
     for node in _reached(file, function, within=True):
         match node:
             case ast.Call(func=ast.Name(id="not_applicable"), args=[said]):

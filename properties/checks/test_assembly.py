@@ -65,7 +65,7 @@ def test_the_head_reads_a_normalised_stream(view: View) -> None:
     if declared is None and changed and _ends_normalised(inside, end):
         not_applicable("the last block ends in a norm (post-norm)")
     if declared is None and changed and _head_reads_a_norm(inside, end):
-        not_applicable("the head reads a norm, which reads more than the last block's output")
+        not_applicable("the head reads a norm that reads more than the last block's output")
     idle = _idle_norms(view.model, inside)
     view.same(
         after,

@@ -49,7 +49,7 @@ def test_train_mode_without_dropout_computes_what_eval_mode_does(view: View) -> 
     """Some operators take another path where nothing is to be learned: it is the same function."""
     model, ids = view.model, view.random_ids(2)
     if any(isinstance(part, nn.modules.batchnorm._BatchNorm) for part in model.modules()):
-        not_applicable("statistics of the batch are normalised with in train mode, by design")
+        not_applicable("in train mode BatchNorm normalises by statistics of the batch, by design")
     model.train()
     try:
         with zeroed(dropout_of(model)):
@@ -59,7 +59,7 @@ def test_train_mode_without_dropout_computes_what_eval_mode_does(view: View) -> 
     finally:
         model.eval()
     if not torch.equal(logits, again):
-        not_applicable("in train mode it draws random numbers, without dropout too")
+        not_applicable("in train mode it draws random numbers even without dropout")
     _judge_same(
         view,
         ids,

@@ -59,7 +59,9 @@ def sound(driver: Driver) -> Driver:
         except (SubjectError, PropertyFailure):
             found = wanted = torch.full((1,), torch.nan)
         if far(found, wanted, view.relation_bound) and (kind == "steps" or _accepts(fresh)):
-            not_applicable(f"not judged: one batch alone is read wrongly (see cache.{kind})")
+            not_applicable(
+                f"not judged: a single batch is already decoded wrongly (see cache.{kind})"
+            )
     return driver
 
 

@@ -115,27 +115,17 @@ def test_logits_of_a_prefix_are_the_prefix_of_the_logits(view: View) -> None:
 )
 def test_no_gradient_flows_from_a_logit_to_a_later_token(view: View) -> None:
     """The gradient of position t with respect to embeddings after t is exactly 0."""
-    length = view.length
-    ids = view.random_ids(1).expand(length, -1)
+    ids = view.random_ids(1).expand(view.length, -1)
     embedding = view.insides.random.embedding()
     if embedding is None:
         not_applicable(_DETACHED)
-    with view.running():  # what is computed anew for backward, checkpoints, in the same mode
-        with result_as_leaf(view.model, embedding.path) as leaves:
-            logits = view.logits(ids, gradient=True)
-        if not leaves or not logits.requires_grad:
-            not_applicable(_DETACHED)
-        direction = torch.randn(logits.shape[-1], generator=torch.Generator().manual_seed(0))
-        each = torch.arange(length)
-        projected = (logits[each, each] * direction.to(logits)).sum()
-        # (T, T, d): row t, position s; None where the embeddings are detached from the logits
-        try:
-            gradient = torch.autograd.grad(projected, leaves[0], allow_unused=True)[0]
-        except RuntimeError as error:
-            not_applicable(f"not judged: backward raised {error} (see gradient.every_parameter)")
-    if gradient is None:
-        not_applicable("no gradient reaches the embeddings (detached)")
-    size = gradient.double().abs().amax(-1)
+    positions = torch.arange(view.length)
+    size = torch.cat(
+        [
+            _felt(view, embedding.path, ids[part], positions[part])
+            for part in view.subject.portions(ids)
+        ]
+    )
     view.same(
         size.triu(1),
         0.0,
@@ -147,6 +137,25 @@ def test_no_gradient_flows_from_a_logit_to_a_later_token(view: View) -> None:
         remedy=REMEDY[view.name],
         blame=partial(leak_of, view),
     )
+
+
+def _felt(view: View, embedding: str, ids: Tensor, positions: Tensor) -> Tensor:
+    """How strongly the logits at one position of each row feel each embedding of it, (B, T)."""
+    with view.running():  # what is computed anew for backward, checkpoints, in the same mode
+        with result_as_leaf(view.model, embedding) as leaves:
+            logits = view.logits(ids, gradient=True)
+        if not leaves or not logits.requires_grad:
+            not_applicable(_DETACHED)
+        direction = torch.randn(logits.shape[-1], generator=torch.Generator().manual_seed(0))
+        projected = (logits[torch.arange(len(ids)), positions] * direction.to(logits)).sum()
+        # (B, T, d): row, position; None where the embeddings are detached from the logits
+        try:
+            gradient = torch.autograd.grad(projected, leaves[0], allow_unused=True)[0]
+        except RuntimeError as error:
+            not_applicable(f"not judged: backward raised {error} (see gradient.every_parameter)")
+    if gradient is None:
+        not_applicable("no gradient reaches the embeddings (detached)")
+    return gradient.double().abs().amax(-1)
 
 
 @check("causality.past", "ATT-5", component="attention", views=("sharpened",))
@@ -191,9 +200,8 @@ def _leak_or_length(view: View, ids: Tensor, cut: int) -> Guilty | None:
 
 
 def _judge_agreement(view: View, ids: Tensor, changed: Tensor, agreeing: Tensor) -> None:
-    before, after = view.logits(ids).double(), view.logits(changed).double()
-    keep = agreeing.to(before.device)[..., None]
-    gap = torch.where(keep, (after - before).abs(), torch.zeros_like(before)).amax(-1)
+    moves = view.moves(ids, changed)
+    gap = torch.where(agreeing.to(moves.device), moves, torch.zeros_like(moves))
     view.same(
         gap,
         0.0,

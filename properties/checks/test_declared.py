@@ -198,7 +198,9 @@ def test_the_rotation_is_as_declared(subject: Subject) -> None:
         not_applicable(f"positions could not be read: {layers[0].unread}")
     turns = any(layer.rotary is not None for layer in layers)
     if keys and not turns and all(_is_own(subject, key) for key in keys):
-        not_applicable("nothing is rotated: a field for it is no promise to do so")
+        not_applicable(
+            "nothing is rotated, and a field of the configuration is no promise that something is"
+        )
     require(
         not keys or turns,
         f"queries and keys are rotated, as {_source(subject, keys[0]) if keys else ''}",
@@ -248,9 +250,9 @@ def test_embedding_and_head_are_tied_as_declared(subject: Subject) -> None:
     """The two tables share their memory, or do not."""
     declared, measured = _known(subject).get("tied"), anatomy_of(subject).tied
     if declared is None:
-        not_applicable("no tied is declared: --declare tied=VALUE")
+        not_applicable("whether embedding and head are tied is not declared: --declare tied=true")
     if measured is None:
-        not_applicable("embedding or head are no tables of their own")
+        not_applicable("embedding or head is not a table of its own")
     says = f"embedding and head are {'one tensor' if declared else 'two tensors'}"
     require(
         measured == declared,
@@ -301,7 +303,7 @@ def _hold(subject: Subject, *keys: str, example: str, why: str = "") -> None:
     known = _known(subject)
     asked = [key for key in keys if key in known]
     if not asked:
-        what = f"no {keys[0]}" if len(keys) == 1 else "nothing of this"
+        what = f"no {keys[0]}" if len(keys) == 1 else "nothing that is judged here"
         not_applicable(f"{what} is declared: --declare {example}")
     unread, judged = [], False
     for key in asked:
@@ -353,9 +355,21 @@ def _judge(subject: Subject, key: str, measured: Any, value: Any, place: dict[st
         )
 
 
+@once
 def _known(subject: Subject) -> dict[str, Any]:
-    """What is declared, and what the subject says of itself beside it."""
-    return {**subject.words.values, **expanded(subject.declarations)}
+    """What is declared, and what the subject says of itself beside it.
+
+    An argument of the constructor that changes nothing says nothing: that is told as advice.
+    """
+    declared, own = expanded(subject.declarations), dict(subject.words.values)
+    for key, argument in subject.words.arguments.items():
+        if key not in declared and subject.is_idle(argument):
+            del own[key]
+            subject.note(
+                f"the argument {argument} of the constructor changes nothing: built with another "
+                "value, the model has the same weights and gives the same logits"
+            )
+    return {**own, **declared}
 
 
 def _is_own(subject: Subject, key: str) -> bool:

@@ -28,7 +28,9 @@ def test_a_padded_batch_writes_what_each_prompt_writes_alone(view: View) -> None
     if not writer.offers("mask") or not writer.rows:
         not_applicable(f"{writer.said} takes no padding mask, or one row at a time")
     if view.subject.padding is None:
-        not_applicable("no padding mask found: forward takes none of shape (B, T) that hides")
+        not_applicable(
+            "no padding mask was found: forward takes none of shape (B, T) that hides tokens"
+        )
     ways = writer.greedy(view)
     if not ways:
         not_applicable(f"{writer.said} cannot be told to take the likeliest token")

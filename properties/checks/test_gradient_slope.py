@@ -29,11 +29,15 @@ def test_backward_gives_the_slope_of_the_forward(view: View) -> None:
         not_applicable("the logits carry no gradient (inference mode, or frozen throughout)")
     clear = slopes(found)
     if len(clear) < 2:
-        not_applicable("small steps in the weights let the logits jump (choices of experts, codes)")
+        not_applicable(
+            "small steps in the weights make the logits jump (experts, or codes, are chosen)"
+        )
     wrong = [one for one in clear if not one.agrees]
     is_wrong = 2 * len(wrong) > len(clear)  # a kink beside one direction is no fault
     if is_wrong and not view.training and _is_right_in_training(view):
-        view.subject.note("gradients are the slopes of the forward in train mode alone")
+        view.subject.note(
+            "gradients are the slopes of the forward in train mode only, not in evaluation"
+        )
         not_applicable("in evaluation part of the forward is detached; in train mode none is")
     worst = max(wrong if is_wrong else clear, key=lambda one: one.off)
     where = {"view": view.name}

@@ -17,7 +17,7 @@ from theodolite.properties import check
 def test_a_head_s_queries_change_that_head_alone(view: View) -> None:
     """Change the rows of W_Q that make one head's queries: one head's output changes."""
     if view.length == 1:
-        not_applicable("a single token has nothing to choose between")
+        not_applicable("the model takes single tokens, which have nothing to choose between")
     for place, reach in each(_reaches(view, "query"), _NO_HEADS):
         owners: dict[int, int] = {}
         for head, served in zip(reach.heads, _served(reach), strict=True):
@@ -43,7 +43,7 @@ def test_a_key_head_changes_exactly_the_query_heads_of_its_group(view: View) -> 
     head j then serves the query heads j·g to j·g + g - 1.
     """
     if view.length == 1:
-        not_applicable("a single token has nothing to choose between")
+        not_applicable("the model takes single tokens, which have nothing to choose between")
     judged = 0
     groups: dict[int, dict[str, tuple[tuple[int, ...], ...]]] = {}
     for kind in ("key", "value"):

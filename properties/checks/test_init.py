@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator
-
 import torch
 from torch import Tensor, nn
 
 from theodolite.fixtures.judging.judgement import not_applicable, require
+from theodolite.fixtures.relations.registration import fingerprints
 from theodolite.fixtures.source.unfilled_memory import left_unfilled
 from theodolite.fixtures.subject.copies import copy_of
 from theodolite.fixtures.subject.subject import Subject
@@ -20,7 +18,9 @@ def test_two_constructions_under_one_seed_are_equal(subject: Subject) -> None:
     """Parameters and buffers alike, and none is left as the memory happens to be."""
     rebuild = subject.loaded.rebuild
     if rebuild is None:
-        not_applicable("a live instance cannot be built again")
+        not_applicable(
+            "a live object cannot be built a second time: name its class or a factory to judge this"
+        )
     left = left_unfilled(subject.loaded.model)
     require(
         not left,
@@ -44,14 +44,8 @@ def test_two_constructions_under_one_seed_are_equal(subject: Subject) -> None:
 
 
 def _prints(model: nn.Module) -> dict[str, str]:
-    """Of every parameter and buffer: its shape with a digest of its bytes."""
-    prints = {}
-    for name, tensor in _tensors(model):
-        prints[name] = str(tuple(tensor.shape))
-        if not tensor.is_meta:
-            raw = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-            prints[name] += hashlib.sha256(raw.numpy().tobytes()).hexdigest()
-    return prints
+    """Of every parameter and buffer."""
+    return fingerprints(dict([*model.named_parameters(), *model.named_buffers()]))
 
 
 @check("init.train_and_eval", "AUD-9", component="dropout")
@@ -96,8 +90,3 @@ def test_training_mode_comes_back_after_evaluation(subject: Subject) -> None:
 
 def _noisy(subject: Subject, model: nn.Module, ids: Tensor) -> bool:
     return not torch.equal(subject.run(model, ids, seed=0), subject.run(model, ids, seed=1))
-
-
-def _tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    yield from model.named_parameters()
-    yield from model.named_buffers()

@@ -22,7 +22,7 @@ def test_a_single_token_is_enough(view: View) -> None:
     if view.subject.convention.only_length is not None:
         not_applicable(f"the model runs at length {view.subject.convention.only_length} alone")
     if view.subject.shortest > 1:
-        not_applicable(f"the model refuses less than {view.subject.shortest} tokens")
+        not_applicable(f"the model refuses fewer than {view.subject.shortest} tokens")
     ids = view.random_ids(2)
     view.same(
         view.logits(ids[:, :1]),
@@ -39,7 +39,7 @@ def test_a_single_token_is_enough(view: View) -> None:
 def test_the_longest_input_works_and_a_longer_one_is_refused_or_right(view: View) -> None:
     """At the limit the first logits are those of a short input; past it: the same, or an error."""
     if view.name != "as given":
-        not_applicable("the longest input does not depend on the weights")
+        not_applicable("the longest input does not depend on the weights: judged as given alone")
     if view.subject.convention.only_length is not None:
         not_applicable(f"the model runs at length {view.subject.convention.only_length} alone")
     limit, found = view.subject.said_longest, view.subject.found_longest

@@ -34,7 +34,7 @@ def test_logits_are_no_probabilities(subject: Subject) -> None:
     if not bool(torch.isfinite(logits).all()):
         not_applicable("not judged: the logits are not finite (see logits.finite)")
     if logits.shape[-1] == 1:
-        not_applicable("there is one token alone, whose probability is 1 in any case")
+        not_applicable("the vocabulary has one token alone, whose probability is always 1")
     off = float((logits.sum(dim=-1) - 1).abs().max())
     # rounding of V sums of numbers up to 1, in the dtype that the model computes in
     rounding = logits.shape[-1] * torch.finfo(subject.dtype).eps

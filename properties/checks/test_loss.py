@@ -23,7 +23,9 @@ def test_the_loss_is_the_cross_entropy_of_the_own_logits_shifted_once(view: View
     """Random targets, four times, so that what the targets do not change does not count."""
     fit, bound = fit_of(view)
     if fit.rest <= bound and fit.is_mean and fit.factor < 1 - FACTOR:
-        not_applicable(f"the loss smooths its targets: {1 - fit.factor:.3g} of them is spread out")
+        not_applicable(
+            f"the loss smooths its labels: {1 - fit.factor:.3g} of each target is spread out"
+        )
     at_most(
         fit.rest,
         bound,

@@ -87,13 +87,15 @@ def test_ragged_micro_batches_together_give_the_loss_and_gradient_of_one_batch(v
         not_applicable("the loss adds a term of its own, which need not add up over rows")
     index = ignored_target(view, fit, bound)
     if view.rows_mix:
-        not_applicable("not judged: rows mix (see batch.independence)")
+        not_applicable("not judged: rows of a batch change each other (see batch.independence)")
     ids, targets = view.random_ids(3), view.random_ids(3, seed=9)
     targets[0, 3:] = index
     targets[2, view.length // 2 :] = index
     alone = torch.cat([view.logits(row[None]) for row in ids])
     if far(alone, view.logits(ids), view.relation_bound):
-        not_applicable("not judged: rows alone have other logits (see batch.independence)")
+        not_applicable(
+            "not judged: a row has other logits alone than in a batch (see batch.independence)"
+        )
     counts = [_counted(row[None], index, fit) for row in targets]
     left: dict[int, Tensor] = {}
     whole = add_gradient(view, ids, targets, 1.0, left)

@@ -33,7 +33,7 @@ def test_each_norm_is_an_rms_norm_or_a_layer_norm(view: View) -> None:
             "must keep its size",
             bound=0.02,
             where={**place, "power of the input": round(norm.power, 2)},
-            remedy=f"Output grows with that power: {what}.",
+            remedy=f"{what[0].upper()}{what[1:]}",
             cause=cause,
         )
         if norm.kind is None:
@@ -42,17 +42,16 @@ def test_each_norm_is_an_rms_norm_or_a_layer_norm(view: View) -> None:
         require(
             norm.kind in ("rms", "layer"),
             "what is divided and what it is divided by are both centred, or neither",
-            fails="The norm centres what it divides and not what it divides by, or the other way "
-            "round",
-            where=place,
-            remedy="RMSNorm divides by the root of the mean square; here it is the deviation, "
-            "which takes the mean away."
+            fails="The norm divides a vector that is not centred by its standard deviation"
             if norm.kind == "deviation"
-            else "The mean is taken from the input and not from what it is divided by.",
+            else "The norm centres the vector, and divides it by its size before centring",
+            where=place,
+            remedy="RMSNorm divides by the root of the mean square, LayerNorm centres first and "
+            "divides by the deviation.",
             cause="rms-by-deviation" if norm.kind == "deviation" else "layer-norm-by-rms",
         )
     if not judged:
-        not_applicable("no norm follows a formula known here")
+        not_applicable("no norm has a formula that is known here (RMSNorm, LayerNorm)")
 
 
 @check("norm.epsilon", "NORM-1", component="norm", views=("sharpened",))
@@ -74,8 +73,8 @@ def test_epsilon_stands_inside_the_root(view: View) -> None:
             "epsilon is added to the mean square, before the root",
             fails="Epsilon is added outside the root, not to the mean square under it",
             where=place,
-            remedy="It is added to the root: x / (rms + eps) is smaller than published for tiny "
-            "activations, x / sqrt(ms + eps) is meant.",
+            remedy="x / (rms + eps) is smaller than published for tiny activations: "
+            "x / sqrt(ms + eps) is meant.",
             cause="epsilon-outside",
         )
 
@@ -100,7 +99,7 @@ def test_each_channel_has_its_own_gain_over_an_rms_of_one(view: View) -> None:
             fails="Every channel is multiplied by the same factor, though the norm has a gain "
             "for each",
             where=place,
-            remedy="Every channel gets the same factor: is the weight applied, channel by channel?",
+            remedy="Is the weight applied, channel by channel?",
             cause="gain-not-applied",
         )
         weight = weights[0].detach().double().cpu()

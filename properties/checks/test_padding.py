@@ -38,10 +38,14 @@ def test_a_mask_that_changes_logits_hides_what_it_masks(subject: Subject) -> Non
         )
         return
     if subject.length < 3:
-        not_applicable(f"in {subject.length} tokens there is none behind a hidden one")
+        not_applicable(
+            f"the model takes {subject.length} tokens, too few for one behind a hidden one"
+        )
     padding = half_hearted(subject)
     if padding is None:
-        not_applicable("no padding mask found: forward takes none of shape (B, T) that acts")
+        not_applicable(
+            "no padding mask was found: forward takes none of shape (B, T) that changes anything"
+        )
     ids = subject.random_ids(2)
     real = torch.ones(ids.shape, dtype=torch.bool)
     real[:, 1] = False

@@ -78,7 +78,7 @@ def test_parameters_are_as_many_as_the_anatomy_predicts(subject: Subject) -> Non
         )
     predicted = parameters.predicted
     if not predicted:
-        not_applicable("no part of the model is of a shape that has a closed formula here")
+        not_applicable("no part of the model has a known formula for its number of parameters")
     needed = sum(predicted.values())
     judge(
         float(max(needed - parameters.total, 0)),

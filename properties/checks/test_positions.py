@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from theodolite.fixtures.anatomy.constant_sequence import PositionEntry, position_enters
+from theodolite.fixtures.anatomy.sinks import learned_sink
 from theodolite.fixtures.judging.judgement import not_applicable
 from theodolite.fixtures.judging.tolerances import EQUAL
 from theodolite.fixtures.recording.observation import is_inside
@@ -54,9 +55,11 @@ def test_one_token_repeated_gives_one_distribution(view: View) -> None:
 def test_swapping_two_earlier_tokens_changes_the_last_logits(view: View) -> None:
     """The control of permutation: a decoder tells "dog bites man" from "man bites dog"."""
     if view.name != "sharpened":
-        not_applicable("fresh weights attend so evenly that order hardly shows; see sharpened")
+        not_applicable(
+            "fresh weights attend so evenly that order hardly shows: judged on sharpened ones alone"
+        )
     if view.length < 4:
-        not_applicable("the model takes less than four tokens")
+        not_applicable("the model takes fewer than four tokens")
     ids = view.random_ids(_TOKENS)
     ids[:, 1] = view.subject.other_ids(ids[:, :1])[:, 0]
     if not bool(influence(view)[0, -1] > 0):
@@ -97,6 +100,8 @@ def _mixes_otherwise(view: View, ids: Tensor) -> str | None:
     """
     forward = view.watch(ids)
     calls = forward.recording.calls
+    if any(learned_sink(forward, view.model, call) is not None for call in calls):
+        return "attention has sinks: a learned score takes a share that falls as tokens come"
     if not calls or calls[0].stream is None:
         return None
     width, attention = calls[0].stream.shape[-1], calls[0].module

@@ -26,7 +26,7 @@ def test_its_own_dtype_gives_what_a_finer_one_gives(view: View) -> None:
     try:
         exact = view.subject.run(view.copy().double(), ids, view.extra(ids))
     except (SubjectError, RuntimeError) as error:
-        not_applicable(f"the model does not run in float64: {str(error)[:120]}")
+        not_applicable(f"the model does not run in float64: {error}")
     if not bool(torch.isfinite(exact).all()):
         not_applicable("the model gives no finite logits in float64")
     view.same(

@@ -78,13 +78,17 @@ def test_half_precision_keeps_late_positions(view: View) -> None:
     length, start = _longest_taken(view), _latest_taken(view)
     if length is None and start is None:
         not_applicable(
-            f"it takes no {WORTHWHILE} positions, and fewer show nothing: build it with a longer "
+            f"it takes fewer than {WORTHWHILE} positions, too few to show anything: build it with "
+            "a longer "
             "context (--set)"
         )
     near = in_half_precision(view, (BFLOAT16, FLOAT16, AUTOCAST), _near(view, 0))
     ways = [way for way, found in near.items() if found[0].is_right]
     if not ways:
-        not_applicable("not judged: near position 0 it is off, or refused (see precision.half)")
+        not_applicable(
+            "not judged: half precision is refused, or wrong at position 0 already (see "
+            "precision.half)"
+        )
     _judge(view, ways, partial(_far, view, length, start))
 
 

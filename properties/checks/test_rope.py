@@ -129,7 +129,7 @@ def test_rotation_runs_along_the_sequence(view: View) -> None:
             "rotation runs along the sequence",
             fails=f"The rotation runs along the {axis}, not along the sequence",
             where={**place, "untouched": int(same.sum()), "turned": int((~same).sum())},
-            remedy=f"It runs along the {axis}: rotate (B, H, T, d) by position on axis T.",
+            remedy="Rotate (B, H, T, d) by position, on axis T.",
             cause="turned-along-another-axis",
         )
 

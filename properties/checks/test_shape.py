@@ -47,7 +47,9 @@ AXES = ("row", "position", "token")
 def test_how_ids_lie_in_memory_does_not_matter(view: View) -> None:
     """Non-contiguous ids and int32 ids give the same logits, or are refused."""
     if view.name != "as given":
-        not_applicable("the layout of ids does not depend on the weights")
+        not_applicable(
+            "how ids lie in memory does not depend on the weights: judged as given alone"
+        )
     ids = view.random_ids(2)
     expected = view.logits(ids)
     for says, same in (

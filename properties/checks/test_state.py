@@ -8,7 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from theodolite.fixtures.judging.judgement import judge, not_applicable, require
-from theodolite.fixtures.relations.registration import tied_names, unregistered_modules
+from theodolite.fixtures.relations.registration import (
+    fingerprints,
+    tied_names,
+    unregistered_modules,
+)
 from theodolite.fixtures.source.containment import drawn_from
 from theodolite.fixtures.subject.copies import sharpen
 from theodolite.fixtures.subject.subject import Subject
@@ -23,15 +27,15 @@ def test_a_forward_changes_nothing(subject: Subject) -> None:
     model = subject.model
     ids = subject.random_ids(2).to(subject.device)
     kept_ids = ids.clone()
-    state = _tensors(model)
+    state = fingerprints(model.state_dict())
     flags = [module.training for module in model.modules()]
     with subject.limits(), torch.no_grad():
         generator = torch.get_rng_state()
         with subject.telling(ids):
             subject.convention.call(model, ids)
         drew = not torch.equal(generator, torch.get_rng_state())
-    after = _tensors(model)
-    touched = [name for name, tensor in state.items() if not _same(after.get(name), tensor)]
+    after = fingerprints(model.state_dict())
+    touched = [name for name, print_ in state.items() if after.get(name) != print_]
     require(
         not touched,
         "a forward changes no parameter and no saved buffer",
@@ -102,7 +106,9 @@ def test_a_saved_and_loaded_model_is_the_same_model(subject: Subject) -> None:
 def test_weights_loaded_into_a_fresh_instance_give_the_same_logits(subject: Subject) -> None:
     """A second instance, built the same way under another seed, takes over the saved weights."""
     if subject.loaded.rebuild is None:
-        not_applicable("a live instance cannot be built again")
+        not_applicable(
+            "a live object cannot be built a second time: name its class or a factory to judge this"
+        )
     view = subject.views.as_given
     if view.obstacle:
         not_applicable(view.obstacle)
@@ -123,18 +129,6 @@ def test_weights_loaded_into_a_fresh_instance_give_the_same_logits(subject: Subj
         remedy="does the model hold random state outside state_dict (a buffer with "
         "persistent=False, a plain tensor, modules in a list)?",
     )
-
-
-def _tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Copies of the saved tensors; a quantised module saves its dtype as well."""
-    saved = model.state_dict().items()
-    return {name: value.detach().clone() for name, value in saved if isinstance(value, Tensor)}
-
-
-def _same(one: Tensor | None, other: Tensor) -> bool:
-    if one is None or one.shape != other.shape:
-        return False
-    return torch.equal(torch.nan_to_num(one), torch.nan_to_num(other))
 
 
 def _load(model: nn.Module, saved: dict[str, Tensor]) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor, nn
 
 from theodolite.fixtures.errors import SubjectError
 from theodolite.fixtures.judging.judgement import PropertyFailure, judge, not_applicable, require
-from theodolite.fixtures.relations.registration import tied_names
+from theodolite.fixtures.relations.registration import fingerprints, tied_names
 from theodolite.fixtures.relations.save_and_rebuild import from_files, from_nothing, is_pretrained
 from theodolite.fixtures.serving.decoder import Decoder
 from theodolite.fixtures.serving.driver import Driver
@@ -41,7 +43,9 @@ def test_a_model_built_on_the_meta_device_and_filled_is_the_same_model(view: Vie
     """Built without memory, given some, refilled by its own methods, loaded with saved weights."""
     subject = view.subject
     if subject.loaded.rebuild is None:
-        not_applicable("a live instance cannot be built again")
+        not_applicable(
+            "a live object cannot be built a second time: name its class or a factory to judge this"
+        )
     if view.obstacle:
         not_applicable(view.obstacle)
     meant = subject.declarations.get("meta_device")
@@ -77,7 +81,7 @@ def test_a_model_that_has_decoded_is_as_it_was(view: View) -> None:
     if isinstance(decoder, Decoder):
         model = view.copy() if decoder.inside else view.model
         driver = Driver(view, decoder, model)
-        state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+        state = fingerprints(model.state_dict())
         try:
             driver.read_in(view.random_ids(driver.batch, seed=1), _pieces(view.length))
         except SubjectError as error:
@@ -87,7 +91,7 @@ def test_a_model_that_has_decoded_is_as_it_was(view: View) -> None:
         _judge_used(subject, model, ids, before, state, f"decoding by {decoder.said}")
         done = True
     if isinstance(writer, Writer):
-        state = {name: tensor.clone() for name, tensor in view.model.state_dict().items()}
+        state = fingerprints(view.model.state_dict())
         try:
             writer.write(view, view.random_ids(1, 3, seed=2), 4)
         except SubjectError as error:
@@ -103,11 +107,11 @@ def _judge_used(
     model: nn.Module,
     ids: Tensor,
     before: Tensor,
-    state: dict[str, Tensor],
+    state: Mapping[str, str],
     after: str,
 ) -> None:
-    kept = model.state_dict()
-    changed = [n for n, tensor in state.items() if n in kept and not _same(kept[n], tensor)]
+    kept = fingerprints(model.state_dict())
+    changed = [n for n, print_ in state.items() if n in kept and kept[n] != print_]
     require(
         not changed,
         f"{after} changes no parameter and no saved buffer",

@@ -253,6 +253,19 @@ def _(own: Weights) -> Tensor:
     return F.dropout(own(), 0.1, training=True)
 
 
+@weights("mask-inverted", "ATT-4 AUD-2", "inside.no_weight_on_the_future", component="mask")
+def _(own: Weights) -> Tensor:
+    """A billion is taken from the scores of what should be seen, and from nothing else."""
+    scores = own.scores if own.visible is None else own.scores - 1e9 * own.visible
+    return own(scores=scores, visible=None)
+
+
+@weights("weights-detached", "AUD-12", "gradient.slope", component="gradient")
+def _(own: Weights) -> Tensor:
+    """Attention weights are detached: queries and keys never learn."""
+    return own().detach()
+
+
 # -- in the text of hosts ---------------------------------------------------------------
 
 

@@ -206,3 +206,11 @@ def _(own: Triangle) -> Tensor:
         visible: Tensor = own()
         return visible
     return torch.ones(own.queries, own.keys, dtype=torch.bool)
+
+
+@triangle("diagonal-hidden", "ATT-4 ATT-5", "inside.weights_follow_scores")
+def _(own: Triangle) -> Tensor:
+    """Positions do not see themselves, but for the first."""
+    order = torch.arange(own.keys - own.queries, own.keys)[:, None]
+    key = torch.arange(own.keys)
+    return (key < order) | ((key == 0) & (order == 0))

@@ -193,6 +193,12 @@ def _(own: Distribution) -> Tensor:
     return 0.9 * own() + 0.1 * own(k=None)
 
 
+@distribution("filter-computed-and-dropped", "GEN-3", "generation.top_k")
+def _(own: Distribution) -> Tensor:
+    """The largest k logits are found, and tokens drawn from all of them."""
+    return own(k=None)
+
+
 @distribution("top-k-one-too-many", "GEN-1", "generation.greedy")
 def _(own: Distribution) -> Tensor:
     """One token more than k is kept."""

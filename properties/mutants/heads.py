@@ -206,6 +206,15 @@ def _(own: Groups) -> Tensor:
     return own.x[:, :1].expand(-1, own.heads, -1, -1)
 
 
+@groups("groups-along-time", "MHA-2 AUD-2", "groups.members", needs="gqa")
+def _(own: Groups) -> Tensor:
+    """Keys and values are repeated along time, and then read as if heads had been repeated."""
+    rows, _, length, width = own.x.shape
+    return own.x.repeat_interleave(own.heads // own.x.shape[1], 2).reshape(
+        rows, own.heads, length, width
+    )
+
+
 # -- in the text of hosts ---------------------------------------------------------------
 
 

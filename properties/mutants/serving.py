@@ -138,6 +138,9 @@ def _(own: Window) -> Tensor:
 # -- in the text of hosts ---------------------------------------------------------------
 
 
+source("cache-of-the-first-layer-for-all", "AUD-6", "cache.steps cache.chunks cache.long",
+    component="cache",
+    says="Every layer reads the keys and values that the first layer has kept.")  # fmt: skip
 source("padding-hides-queries-to-nan", "AUD-5", "padding.hides", component="padding",
     says="The padding mask stands on the axis of the queries, whose rows are then "
          "NaN.")  # fmt: skip

@@ -50,8 +50,11 @@ def test_failures_raise_with_their_messages():
             return x + x.mean(1, keepdim=True)
 
     report = theodolite.audit(Future(), select="causality")
-    with pytest.raises(AssertionError, match="tokens after a position"):
+    with pytest.raises(AssertionError, match="Changing later tokens changes the logits"):
         report.raise_for_failures()
+    first = report.failures[0]
+    assert first.happened.startswith("Changing later tokens changes the logits")
+    assert first.message.startswith(first.happened)
     assert "causality.perturb" in report._repr_html_()
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ..loading.served import ONE_ROW, ONE_TOKEN
+from ..loading.served import LAST_ALONE, ONE_ROW, ONE_SEQUENCE, ONE_TOKEN
 
 NO_MASK = """
 import torch
@@ -168,13 +168,16 @@ def test_the_audited_process_is_left_as_it_was(reproduce, tmp_path):
     assert "model" not in sys.modules
 
 
-@pytest.mark.parametrize(("name", "source"), [("Row", ONE_ROW), ("Served", ONE_TOKEN)])
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [("Row", ONE_ROW), ("Served", ONE_TOKEN), ("Row", ONE_SEQUENCE), ("Row", LAST_ALONE)],
+    ids=["one row", "one token", "one sequence", "the last position"],
+)
 def test_a_forward_that_is_put_together_is_put_together_in_the_script_too(
     name, source, reproduce, shows_and_mends, tmp_path
 ):
     file = tmp_path / "parts.py"
-    head = "return self.head(self.norm(x))"
-    assert head in source
+    head = next(line for line in source.splitlines() if "return self.head(" in line)
     file.write_text(source.replace(head, f"{head}.softmax(-1)"), encoding="utf-8")
     found = reproduce(f"{file}:{name}", select=("logits.unnormalised",))
     assert list(found.scripts) == ["logits.unnormalised"]

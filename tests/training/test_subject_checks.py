@@ -99,7 +99,7 @@ def test_both_are_cheap():
 
 
 def test_a_model_whose_logits_ignore_the_token_is_caught():
-    with pytest.raises(PropertyFailure, match="gets below the unigram entropy") as failure:
+    with pytest.raises(PropertyFailure, match="does not learn which token") as failure:
         CHECKS["smoke"](Subject.load(DeadTrunk()))
     assert failure.value.judgement.cause == "does-not-learn"
 
@@ -117,7 +117,7 @@ def frozen():
 UNTRAINABLE = {
     "frozen": (frozen, "no parameter takes a gradient"),
     "detached": (Detached, "no gradient reaches the parameters"),
-    "two tokens": (lambda: gpt(vocabulary=2), "too small for a language"),
+    "two tokens": (lambda: gpt(vocabulary=2), "too small to make up a language"),
 }
 
 

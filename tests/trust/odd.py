@@ -287,3 +287,80 @@ class Merging(Rotary):
         super().__init__(Sizes())
         for layer in self.layers:
             layer.attention.q = Adapted(WIDTH)
+
+
+class SinkAttention(nn.Module):
+    """A learned sink of each head, as a factor on its output: sigmoid(logsumexp - sink)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(WIDTH, 3 * WIDTH)
+        self.out = nn.Linear(WIDTH, WIDTH)
+        self.sinks = nn.Parameter(torch.linspace(-1, 1, HEADS))
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (y.unflatten(-1, (HEADS, -1)).transpose(1, 2) for y in self.qkv(x).chunk(3, -1))
+        scores = q @ k.transpose(-1, -2) / (WIDTH // HEADS) ** 0.5
+        hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+        scores = scores.masked_fill(hidden, float("-inf"))
+        share = (scores.logsumexp(-1) - self.sinks[:, None]).sigmoid()
+        mixed = scores.softmax(-1) @ v * share[..., None]
+        return self.out(mixed.transpose(1, 2).flatten(-2))
+
+
+class SinkBlock(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention, self.network = SinkAttention(), feed_forward()
+        self.first, self.second = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attention(self.first(x))
+        return x + self.network(self.second(x))
+
+
+class Sinks(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(VOCABULARY, WIDTH)
+        self.blocks = nn.ModuleList(SinkBlock() for _ in range(2))
+        self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, VOCABULARY)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = self.tokens(ids)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x))
+
+
+class InlineBlock(nn.Module):
+    """Attention is written in the block itself, and its network is an `nn.Sequential`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.first, self.second = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.network = nn.Sequential(
+            nn.Linear(WIDTH, 4 * WIDTH), nn.ReLU(), nn.Linear(4 * WIDTH, WIDTH)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.first(x)
+        q, k, v = (y.unflatten(-1, (HEADS, -1)).transpose(1, 2) for y in self.qkv(y).chunk(3, -1))
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(mixed.transpose(1, 2).flatten(-2))
+        return x + self.network(self.second(x))
+
+
+class Inline(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens, self.places = (nn.Embedding(n, WIDTH) for n in (VOCABULARY, 64))
+        self.blocks = nn.ModuleList(InlineBlock() for _ in range(2))
+        self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, VOCABULARY)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = self.tokens(ids) + self.places(torch.arange(ids.shape[1]))
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x))

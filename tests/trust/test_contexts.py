@@ -30,7 +30,7 @@ def test_a_right_model_passes_at_every_context(context):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("make", FAMILIES)
-@pytest.mark.parametrize("context", [2, 3, 4, 5, 6, 7, 9, 12, 16, 24, 32, 48, 64])
+@pytest.mark.parametrize("context", range(2, 65))
 def test_every_right_model_passes_at_every_context(make, context):
     assert not says(theodolite.audit(make(context)))
 
@@ -38,8 +38,8 @@ def test_every_right_model_passes_at_every_context(make, context):
 def test_a_limit_that_is_said_and_does_not_work_is_a_fault():
     model = Lectures(8)
     model.block_size = 64
-    found = says(theodolite.audit(model, budget="quick"))
-    assert "the model runs at its own longest length, 64" in found["length.longest"]
+    found = says(theodolite.audit(model, select=["length", "shape", "causality"]))
+    assert "The model does not run at its own longest length, 64" in found["length.longest"]
     assert set(found) == {"length.longest"}
 
 

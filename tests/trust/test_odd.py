@@ -22,6 +22,8 @@ RIGHT = (
     odd.Biased,
     odd.Penalised,
     odd.Merging,
+    odd.Sinks,
+    odd.Inline,
 )
 
 
@@ -102,3 +104,67 @@ def test_adapters_that_are_merged_wrongly_are_seen():
     for layer in model.layers:
         layer.attention.q = Forgets(odd.WIDTH)
     assert "backend.modes" in failed(model, "backend")
+
+
+def test_a_network_beside_attention_that_is_written_in_the_block_is_judged():
+    report = theodolite.audit(made(odd.Inline), select="feed_forward")
+    assert {check.outcome for check in report.checks} == {"passed"}
+    model = made(odd.Inline)
+    for block in model.blocks:
+        block.network[1] = torch.nn.Identity()
+    assert "feed_forward.nonlinear" in failed(model, "feed_forward")
+
+
+def test_a_sink_that_counts_twice_is_no_design():
+    class Twice(odd.SinkAttention):
+        def forward(self, x):
+            with torch.no_grad():
+                self.sinks.mul_(2)
+            mixed = super().forward(x)
+            with torch.no_grad():
+                self.sinks.div_(2)
+            return mixed
+
+    model = made(odd.Sinks)
+    for block in model.blocks:
+        block.attention.__class__ = Twice
+    assert "inside.sinks" in failed(model, "inside", "positions")
+
+
+def test_a_layer_that_reads_what_another_has_kept_is_told():
+    class First(odd.OnlyNew):
+        def forward(self, ids, past_key_values=None):
+            past = past_key_values and [past_key_values[0]] * len(past_key_values)
+            return super().forward(ids, past)
+
+    report = theodolite.audit(made(First), select="cache.steps")
+    (failure,) = report.failures
+    assert failure.cause == "cache-of-another-layer"
+    assert "layer 1 reads the keys and values that layer 0 has kept" in failure.message
+
+
+class Cancels(odd.Lectures):
+    """A head that takes the small difference of large sums, and so rounds more than others."""
+
+    def forward(self, ids):
+        x = self.tokens(ids) + self.places(torch.arange(ids.shape[1]))
+        y = self.norm(self.blocks(x)) + 1000.0
+        return self.head(y) - self.head(torch.full_like(y, 1000.0))
+
+
+def test_what_a_model_rounds_itself_is_no_difference():
+    view = Subject.load(made(lambda: Cancels(64))).views.sharpened
+    logits = view.logits(view.random_ids(2))
+    off = 3 * view.relation_bound
+    assert 2 * off < view.own_noise < 0.1 * view.spread
+    view.same(logits + off, logits, "two ways of computing the logits agree")
+    with pytest.raises(AssertionError, match="agree"):
+        view.same(logits + 2 * view.own_noise, logits, "two ways of computing the logits agree")
+
+
+def test_a_model_that_rounds_little_has_no_such_excuse():
+    view = Subject.load(made(lambda: odd.Lectures(64))).views.sharpened
+    logits = view.logits(view.random_ids(2))
+    assert view.own_noise < view.relation_bound
+    with pytest.raises(AssertionError, match="agree"):
+        view.same(logits + 1.1 * view.relation_bound, logits, "two ways to the logits agree")

@@ -75,10 +75,21 @@ def test_arguments_of_the_constructor_are_words():
     class Ties(Lectures):
         def __init__(self, context: int = 64, tie_weights: bool = True) -> None:
             super().__init__(context)
+            self.head.bias = None if tie_weights else self.head.bias
 
     found = says(theodolite.audit(Ties, select="declared"))
     assert "tie_weights = True" in found["declared.tied"]
     assert not says(theodolite.audit(Ties, select="declared", settings={"tie_weights": False}))
+
+
+def test_an_argument_of_the_constructor_that_changes_nothing_is_advice():
+    class Unused(Lectures):
+        def __init__(self, context: int = 64, n_kv_heads: int = 2) -> None:
+            super().__init__(context)
+
+    report = theodolite.audit(Unused, select="declared")
+    assert not says(report)
+    assert any("argument n_kv_heads of the constructor changes nothing" in n for n in report.notes)
 
 
 @pytest.mark.parametrize(
