@@ -8,7 +8,7 @@ import logging
 import re
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from queue import Empty, SimpleQueue
 from types import ModuleType
@@ -113,7 +113,11 @@ def _is_within(name: str, package: ModuleType) -> bool:
 
 
 class _Errand(Generic[T, R]):
-    """The tasks of one call of `Cluster.each`."""
+    """The tasks of one call of `Cluster.each`.
+
+    Dask gives up on a task when several workers were lost that had it, be it waiting behind one
+    that ended them. Such a task is suspect, and is given once more when nothing else is left.
+    """
 
     def __init__(
         self, client: Client, do: Callable[[T], R], tasks: Sequence[T], overdue: float
@@ -127,6 +131,7 @@ class _Errand(Generic[T, R]):
         self._given = dict.fromkeys(self._left, 0)
         self._since: dict[int, float] = {}
         self._futures: dict[int, Future] = {}
+        self._suspects: deque[int] = deque()
         self._ended: SimpleQueue[tuple[int, Future]] = SimpleQueue()
 
     def each(self) -> Iterator[Ended[T, R]]:
@@ -138,11 +143,11 @@ class _Errand(Generic[T, R]):
                 with contextlib.suppress(Empty):
                     number, future = self._ended.get(timeout=1.0)
                     if self._futures.get(number) is future:
-                        yield self._taken(number, future)
+                        yield from self._taken(number, future)
                 for number in self._late():
-                    ended = self._again(number)
-                    if ended is not None:
-                        yield ended
+                    yield from self._again(number)
+                if self._suspects and not self._futures:
+                    self._give(self._suspects.popleft())
         finally:
             with contextlib.suppress(Exception):  # the scheduler may be gone
                 self._client.cancel(list(self._futures.values()), force=True)
@@ -165,8 +170,8 @@ class _Errand(Generic[T, R]):
         self._begun[event[1]] += 1
         self._since[event[1]] = time.monotonic()
 
-    def _taken(self, number: int, future: Future) -> Ended[T, R]:
-        """The end of a task."""
+    def _taken(self, number: int, future: Future) -> Iterator[Ended[T, R]]:
+        """The end of a task; nothing where it is to be tried again."""
         from distributed import KilledWorker
 
         if future.status in ("cancelled", "lost"):
@@ -174,35 +179,39 @@ class _Errand(Generic[T, R]):
                 "the Dask scheduler was lost; what has ended is kept, and the same command goes on "
                 "with the rest"
             )
-        task = self._left.pop(number)
         del self._futures[number]
         others = max(self._begun[number], self._given[number]) - 1
         if future.status == "finished":
             ended: Ended[None, R] = future.result()
-            return Ended(task, ended.result, ended.lost, ended.tries + others)
+            tries = ended.tries + others
+            yield Ended(self._left.pop(number), ended.result, ended.lost, tries)
+            return
         error = future.exception()
         if isinstance(error, KilledWorker):
-            says = "each Dask worker that worked on it was lost; they may have been out of memory"
+            if self._given[number] < TRIES:  # it may have been another task of that worker
+                self._since.pop(number, None)
+                self._suspects.append(number)
+                return
+            says = "the Dask workers that it was given to were lost, when it was alone too"
         else:
             says = f"its Dask worker could not do it ({type(error).__name__}: {error})"
-        return Ended(task, None, says, 1 + others)
+        yield Ended(self._left.pop(number), None, says, 1 + others)
 
     def _late(self) -> list[int]:
         now = time.monotonic()
         return [
-            number for number in self._left if now - self._since.get(number, now) > self._overdue
+            number for number in self._futures if now - self._since.get(number, now) > self._overdue
         ]
 
-    def _again(self, number: int) -> Ended[T, R] | None:
+    def _again(self, number: int) -> Iterator[Ended[T, R]]:
         """Give a task that is overdue to another worker, or give it up."""
-        future = self._futures.pop(number)
-        future.cancel(force=True)
+        self._futures.pop(number).cancel(force=True)
         self._since.pop(number)
         if self._given[number] < TRIES:
             self._give(number)
-            return None
-        says = f"its Dask workers gave no answer within {self._overdue:g} s"
-        return Ended(self._left.pop(number), None, says, self._given[number])
+        else:
+            says = f"its Dask workers gave no answer within {self._overdue:g} s"
+            yield Ended(self._left.pop(number), None, says, self._given[number])
 
 
 _idle: list[Runner] = []

@@ -83,7 +83,6 @@ def run(arguments: argparse.Namespace) -> int:
     from theodolite.fixtures.subject.declarations import require_declarable
     from theodolite.fleet import fleet_of
     from theodolite.survey_folder import SurveyFolder
-    from theodolite.survey_page import page
     from theodolite.surveying import Plan
 
     require_files({"--json": arguments.json})
@@ -91,25 +90,23 @@ def run(arguments: argparse.Namespace) -> int:
     plan = Plan.of(arguments.subjects, arguments.lists, arguments)
     with SurveyFolder(Path(arguments.out)) as folder:
         fleet = fleet_of(arguments.jobs, arguments.dask, arguments.audit_limit)
-        try:
-            with _Stopping() as stopping, _Progress(quiet=arguments.quiet) as progress:
-                plan.carry_out(folder, fleet, retry=arguments.retry, told=progress.tell)
-        finally:
-            survey = plan.survey(folder)
-            index = folder.write_index(page(survey))
-        _show(arguments, survey, index)
+        with _Stopping() as stopping, _Progress(quiet=arguments.quiet) as progress:
+            plan.carry_out(folder, fleet, retry=arguments.retry, told=progress.tell)
+        survey = plan.survey(folder)
+    _show(arguments, survey)
     if stopping.signal is not None:
         return _BY_SIGNAL + stopping.signal
     return EXIT_STATUS[survey.verdict]
 
 
-def _show(arguments: argparse.Namespace, survey: Survey, index: Path) -> None:
+def _show(arguments: argparse.Namespace, survey: Survey) -> None:
     from theodolite.console import console
+    from theodolite.survey_folder import INDEX
     from theodolite.survey_table import render
 
     printed = console(stderr=arguments.json == "-")
     render(survey, printed, short=arguments.quiet)
-    printed.print(f"{os.path.relpath(index)} shows all", markup=False)
+    printed.print(f"{os.path.relpath(survey.out / INDEX)} shows all", markup=False)
     if arguments.json is not None:
         write_json(survey.to_dict(), arguments.json)
 

@@ -48,7 +48,6 @@ class SurveyFolder:
             (self.path / REPORTS).mkdir(parents=True, exist_ok=True)
             self._lock = self._locked()
             self._writer = Writer(self._lines, lasting=True)
-            (self.path / INDEX).touch()
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
             raise UsageError(f"--out {self.path} cannot be written: {why}") from error
@@ -77,10 +76,9 @@ class SurveyFolder:
         self._writer.write(told)
         return told
 
-    def write_index(self, text: str) -> Path:
-        """Write the page that shows all; its place."""
+    def write_index(self, text: str) -> None:
+        """Write the page that shows all."""
         self._write_whole(INDEX, text)
-        return self.path / INDEX
 
     @property
     def _lines(self) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,6 +31,9 @@ SCHEMA = "theodolite-survey/1"
 OUT = "survey"
 VERDICTS = ("fail", "error", "incomplete", "pass")
 """Of a subject, and of a survey: the first that any subject has."""
+
+_INDEX_EVERY = 30.0
+"""Seconds between two writings of the index while audits run."""
 
 _UNJUDGED = ("error", "incomplete")
 _SHOWN = 3
@@ -194,11 +198,7 @@ def survey(
     plan = Plan.of(words, [], given)
     with SurveyFolder(Path(out)) as folder:
         plan.carry_out(folder, fleet_of(jobs, dask, audit_limit), retry=retry, told=told)
-        done = plan.survey(folder)
-        from theodolite.survey_page import page
-
-        folder.write_index(page(done))
-    return done
+        return plan.survey(folder)
 
 
 @dataclass(frozen=True)
@@ -259,7 +259,10 @@ class Plan:
         return cls(orders, notes)
 
     def carry_out(self, folder: SurveyFolder, fleet: Fleet, *, retry: bool, told: Told) -> None:
-        """Make the audits that `folder` does not have, and add each to it as it ends."""
+        """Make the audits that `folder` does not have, and add each to it as it ends.
+
+        Its index is written anew from time to time, and however this ends.
+        """
         left = self._left(folder, retry=retry)
         beside = min(fleet.beside(), len(left) - 1)
         orders = [
@@ -267,9 +270,22 @@ class Plan:
             for each in left
         ]
         done = len(self._orders) - len(left)
-        for ended in fleet.each(_audit, orders):
-            done += 1
-            told(_add(folder, ended), done, len(self._orders))
+        self._write_index(folder)
+        written = time.monotonic()
+        try:
+            for ended in fleet.each(_audit, orders):
+                done += 1
+                told(_add(folder, ended), done, len(self._orders))
+                if time.monotonic() - written > _INDEX_EVERY:
+                    self._write_index(folder)
+                    written = time.monotonic()
+        finally:
+            self._write_index(folder)
+
+    def _write_index(self, folder: SurveyFolder) -> None:
+        from theodolite.survey_page import page
+
+        folder.write_index(page(self.survey(folder)))
 
     def survey(self, folder: SurveyFolder) -> Survey:
         """What `folder` has of it."""

@@ -38,7 +38,7 @@ def test_what_forward_takes_of_each_token_changes_something(view: View, kind: st
             view.require(
                 found,
                 f"{name} of forward changes something",
-                fails=f"Forward takes {name}, and no value of it changes a logit",
+                fails=f"Whatever {name} is given to forward, no logit changes",
                 where={"argument": name},
                 **purpose(kind),
             )

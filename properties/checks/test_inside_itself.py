@@ -37,18 +37,16 @@ def test_each_query_sees_its_own_position(view: View) -> None:
         require(
             (own > 0) == declared,
             f"queries give {'' if declared else 'no '}weight to the key of their own position",
-            fails="No query gives weight to the key of its own position: a token does not see "
-            "itself"
+            fails="No query but the first gives weight to the key of its own position"
             if declared
-            else "Queries give weight {measured} to the key of their own position, though it is "
-            "declared that they do not",
+            else "Queries give weight to the key of their own position, {measured} at most",
             measured=own,
             where=place,
             remedy="Is the diagonal cut off as well: tril(-1), triu(0) as the mask, or < where <= "
             "is meant? If it is meant, declare it (--declare sees_itself=false)."
             if declared
-            else "Hide the diagonal too, or take the declaration back.",
-            cause="itself-hidden" if declared else "itself-seen",
+            else "It is declared that they do not.",
+            cause="diagonal-hidden" if declared else "diagonal-seen",
         )
 
 

@@ -27,10 +27,10 @@ def test_all_branches_of_a_part_read_the_normalised_stream(view: View) -> None:
         require(
             not raw,
             f"{_listed(list(streams))} are made of one normalised stream",
-            fails=f"{_listed(list(raw)).capitalize()} are made of the residual stream itself, "
-            f"{', '.join(sorted(set(raw.values())))} of its norm",
+            fails=f"{_listed(list(raw)).capitalize()} read the residual stream as it is, and "
+            f"{_listed(sorted(set(raw.values())))} its norm",
             where={"view": view.name, **place},
-            remedy="Hand the norm's output to each.",
+            remedy="Hand the norm's output to each of them.",
             cause="stream-not-normalised",
         )
 

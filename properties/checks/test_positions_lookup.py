@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import re
-
 import torch
 from torch import nn
 
+from theodolite.fixtures.anatomy.positions import POSITIONS
 from theodolite.fixtures.judging.judgement import each
 from theodolite.fixtures.subject.view import View
 from theodolite.properties import check
-
-_POSITIONS = re.compile(
-    r"(?:^|[._])(?:wpe|pos(?:ition(?:al|s)?)?)(?:_?emb\w*|_?enc\w*|[._]|$)", re.IGNORECASE
-)
-"""Names of tables of positions: wpe, pos_emb, embed_positions, position_embeddings ..."""
 
 
 @check("positions.lookup", "POS-2", component="position", views=("sharpened",))
@@ -43,7 +37,7 @@ def test_each_position_looks_up_a_vector_of_its_own(view: View) -> None:
         "no table whose name says position (wpe, pos_emb ...) is looked up",
     ):
         shape = tuple(look.indices.shape)
-        if not _POSITIONS.search(look.weight) or shape not in {
+        if not POSITIONS.search(look.weight) or shape not in {
             (length,),
             (1, length),
             (rows, length),
@@ -74,7 +68,7 @@ def _rows_read(view: View) -> dict[str, list[int]]:
     named = {
         name: parameter
         for name, parameter in view.model.named_parameters()
-        if _POSITIONS.search(name)
+        if POSITIONS.search(name)
         and parameter.requires_grad
         and parameter.ndim in (2, 3)
         and (parameter.ndim == 2 or parameter.shape[0] == 1)

@@ -174,6 +174,18 @@ def _(own: Gate) -> Tensor:
     return own(gate=own.up, up=own.gate)
 
 
+@gate("activation-of-the-product", "FFN-2", "feed_forward.form")
+def _(own: Gate) -> Tensor:
+    """The activation wraps the product of the two branches."""
+    return F.silu(own.gate * own.up)
+
+
+@gate("both-branches-activated", "FFN-2", "feed_forward.form")
+def _(own: Gate) -> Tensor:
+    """The branch that multiplies the gate is activated as well."""
+    return F.silu(own.gate) * F.silu(own.up)
+
+
 @gate(
     "swiglu-without-gate",
     "FFN-2",

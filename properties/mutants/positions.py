@@ -184,6 +184,21 @@ def _(own: Lookup) -> Tensor:
     return own(positions=own.positions * 0)
 
 
+@lookup("first-position-does-not-learn", "POS-2", "positions.rows")
+def _(own: Lookup) -> Tensor:
+    """The row of position 0 is frozen, as padding_idx=0 does it."""
+    found = own()
+    first = (own.positions == 0)[..., None]
+    return found.where(~first.to(found.device), found.detach())
+
+
+@lookup("one-row-of-the-table-for-all", "POS-2", "positions.rows")
+def _(own: Lookup) -> Tensor:
+    """Positions are looked up, and the first one's vector is taken for all."""
+    found = own()
+    return found[..., :1, :].expand_as(found)
+
+
 @lookup(
     "learned-positions-without-gradient", "AUD-12", "gradient.every_parameter", component="gradient"
 )

@@ -147,6 +147,7 @@ def _of_part(loaded: Loaded, executed: Executed, name: str) -> Construction:
     wanted = {name.partition(".")[0], *writer.names.pop(package_of(path)[1], [])}
     keep = sorted(_needed(executed, wanted, set(constants)))
     folders = ", ".join(repr(os.fspath(folder)) for folder in own_folders(path))
+    fields = {key: constants.pop(key) for key in list(constants) if "." in key}
     given = ", **settings" if constants else ""
     lines = [
         f"sys.path[:0] = [{folders}]",
@@ -159,10 +160,19 @@ def _of_part(loaded: Loaded, executed: Executed, name: str) -> Construction:
         f"scope = {{'__name__': '__main__', '__file__': {os.fspath(path)!r}{given}}}",
         f"exec(compile(tree, {path.name!r}, 'exec'), scope)",
         *(["scope.update(settings)"] if constants else []),
+        *(_set(executed, path, writer.literal(value)) for path, value in fields.items()),
         "globals().update({name: scope[name] for name in keep})",
         *writer.lines,
     ]
     return Construction({*writer.imports, "ast", "sys"}, lines, expression)
+
+
+def _set(executed: Executed, path: str, value: str) -> str:
+    """The line that sets a field of what stands at the top level of the executed file."""
+    name, _, field = path.partition(".")
+    if isinstance(getattr(executed.module, name, None), dict):
+        return f"scope[{name!r}][{field!r}] = {value}"
+    return f"setattr(scope[{name!r}], {field!r}, {value})"
 
 
 def _needed(executed: Executed, wanted: set[str], given: set[str]) -> set[str]:

@@ -58,6 +58,15 @@ def _checkpointed(scene: Scene) -> Iterator[Case]:
             yield from ({**case, "ids": [ids]} for ids in scene.sequences(3))
 
 
+def _table(scene: Scene) -> Iterator[Case]:
+    """A table of positions, and a text as short as shows it, or as long as the model takes."""
+    table = str(scene.check.where.get("table", ""))
+    longest = scene.subject.longest or 64
+    for length in dict.fromkeys((3, 5, longest)):
+        if table and length <= longest:
+            yield {"table": table, "ids": [scene.tokens(length)]}
+
+
 _BACKWARD = """ids, named = torch.tensor($ids), dict(model.named_parameters())
 loss = torch.nn.functional.cross_entropy(logits(ids)[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
 loss.backward()
@@ -73,6 +82,18 @@ assert not dead, f"no gradient reaches {dead}"
     _parameters,
     gradient=True,
     fresh=True,
+)
+ROWS_LEARN = Relation(
+    """
+ids, table = torch.tensor($ids), model.get_parameter("$table")
+out = logits(ids)
+rows = torch.autograd.grad((out * torch.randn_like(out)).sum(), table)[0].flatten(0, -2)
+taught, wanted = (rows.abs().amax(-1) > 0).sum().item(), ids.shape[1]
+assert taught == wanted, f"{wanted} positions teach {taught} rows of $table"
+""",
+    _table,
+    gradient=True,
+    views=("as given",),
 )
 NOT_FINITE = Relation(
     _BACKWARD
@@ -253,6 +274,7 @@ assert measured <= bound, f"evaluation after training draws: logits differ by {m
 )
 
 LEARNED: dict[str, list[Relation]] = {
+    "positions.rows": [ROWS_LEARN],
     "gradient.every_parameter": [DEAD, NOT_FINITE],
     "gradient.slope": [SLOPE],
     "gradient.checkpointing": [CHECKPOINTED, CHECKPOINT_REFUSED],

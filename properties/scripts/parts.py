@@ -8,6 +8,7 @@ from itertools import islice, permutations
 from torch import nn
 
 from theodolite.fixtures.anatomy.blocks import Block, blocks_of, last_of
+from theodolite.fixtures.anatomy.feed_forward_kinds import misformed
 from theodolite.fixtures.anatomy.streams import is_norm_of
 from theodolite.properties.scripts.attention import CALLED
 from theodolite.properties.scripts.relation import Case, Relation, of_cause
@@ -53,6 +54,22 @@ def _matrices(scene: Scene) -> Iterator[Case]:
 def _added(scene: Scene) -> Iterator[Case]:
     one, _, two = str(scene.check.where.get("added", "")).partition(" and ")
     return ({**case, "one": one, "two": two} for case in _part(scene))
+
+
+def _gated(scene: Scene) -> Iterator[Case]:
+    """A network and its three linear layers, where each is a module of its own."""
+    inside = scene.subject.views.sharpened.insides.random
+    for found in misformed(inside):
+        one, two, down = (
+            product.weight.rpartition(".")[0] for product in (found.first, found.second, found.down)
+        )
+        call = next((each for each in inside.calls if each.path == found.down.module), None)
+        net = found.down.module if one != found.down.module else ""
+        net = net.rpartition(".")[0] if net == down else net
+        if call is not None and found.activation in ("relu", "gelu", "silu") and one != two:
+            width = found.first.input.shape[-1]
+            case = {"net": net, "width": width, "one": one, "two": two, "down": down}
+            yield {**case, "act": found.activation}
 
 
 def _pairs(scene: Scene) -> Iterator[Case]:
@@ -185,6 +202,23 @@ none, once, twice, against = outputs
     _matrices,
     fresh=True,
 )
+GATED = Relation(
+    """
+net, x, given = model.get_submodule("$net"), torch.randn(2, 3, $width), {}
+for name in ("$one", "$two", "$down"):
+    def keep(m, args, out, name=name):
+        given[name] = args[0], out
+    model.get_submodule(name).register_forward_hook(keep)
+net(x)
+a, b, read = given["$one"][1], given["$two"][1], given["$down"][0]
+factors = [read / each for each in (a, b)]  # of act(a) * b, one depends on a or on b alone
+measured, bound = min((f - wanted).abs().median().item() for f, wanted in (
+    (factors[1], torch.nn.functional.$act(a)), (factors[0], torch.nn.functional.$act(b)),
+)), $EQUAL * read.abs().max().item()
+assert measured <= bound, f"what $down reads is no $act(a) * b: off by {measured:.3g}"
+""",
+    _gated,
+)
 MEET = Relation(
     _FEED
     + """pair, outputs = [f.get_parameter(name).data for name in ("$one", "$two")], []
@@ -301,6 +335,7 @@ PARTS: dict[str, list[Relation]] = {
     "feed_forward.position_wise": [FEED_ALONE],
     "feed_forward.nonlinear": [BENDS],
     "feed_forward.branches": [TAKES_PART, GATE_BENDS, MEET],
+    "feed_forward.form": [GATED],
     "residual.identity": [HANDED_ON],
     "residual.sum": [ADDED],
     "residual.branches": [ONCE],

@@ -102,7 +102,7 @@ def test_the_page_shows_all_and_asks_nothing_of_a_network(first, folder):
     page = (folder / "found" / "index.html").read_text("utf-8")
     assert "<b>missing" not in page
     assert "&lt;b&gt;missing&lt;/b&gt;" in page
-    assert page.count('<td class="verdict">') == 3
+    assert page.count('<td class="verdict ') == 3
     assert "prefers-color-scheme: dark" in page
     assert "http" not in page
     assert "<script" not in page

@@ -96,8 +96,8 @@ def test_lost_workers_cost_no_subject_and_each_is_reported_once(cluster, tmp_pat
     assert len(told(tmp_path)) == len(lines) == len(SUBJECTS), err
     verdicts = {name: line["verdict"] for name, line in lines.items()}
     assert verdicts == {"slow": "pass", "poison": "error", "right": "pass", "leaks": "fail"}
-    assert lines["slow"]["tries"] == 2
-    assert "each Dask worker that worked on it was lost" in lines["poison"]["says"]
+    assert lines["slow"]["tries"] >= 2
+    assert "workers that it was given to were lost, when it was alone" in lines["poison"]["says"]
     assert process.returncode == 1
 
 

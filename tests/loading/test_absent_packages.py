@@ -1,8 +1,11 @@
 """Packages that are not installed: in the way only where something is computed with them."""
 
 import pytest
+import torch
 
+from theodolite import audit
 from theodolite.fixtures.errors import SubjectError
+from theodolite.fixtures.source.missing_packages import flash_attention
 
 from .as_audited import load
 from .sources import MODEL
@@ -87,3 +90,34 @@ def test_layers_that_are_split_over_processes_are_whole_on_one(write, logits_sha
     loaded = load(f"{write(source)}:Model")
     assert logits_shape(loaded.model) == (3, 7, 97)
     assert loaded.model.head.bias is None
+
+
+def test_a_kernel_for_cuda_alone_is_stood_in_for(write):
+    source = MODEL.replace(
+        "        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)\n",
+        "        q, k, v = (part.transpose(1, 2) for part in (q, k, v))\n"
+        "        y = flash_attn_func(q, k, v, causal=True).transpose(1, 2)\n",
+    )
+    path = write(f"from flash_attn import flash_attn_func\n{source}")
+    report = audit(f"{path}:Model", select=["causality", "inside.scale"])
+    said = "flash_attn is not installed: torch's attention stands for flash_attn_func"
+    assert said in report.notes
+    assert report.summary["failed"] == 0
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("window", [(-1, -1), (2, 1), (0, 0)])
+def test_the_kernel_is_what_its_package_documents(causal, window):
+    """Query i sees keys from i + S - T - left to i + S - T + right (flash-attn's README)."""
+    torch.manual_seed(0)
+    q, k, v = torch.randn(2, 3, 4, 8), torch.randn(2, 5, 2, 8), torch.randn(2, 5, 2, 8)
+    found = flash_attention(q, k, v, causal=causal, window_size=window, softmax_scale=0.3)
+    left, right = window
+    for i in range(3):
+        at = i + 5 - 3
+        last = at if causal else (at + right if right >= 0 else 4)
+        keys = slice(max(at - left, 0) if left >= 0 else 0, min(last, 4) + 1)
+        for head in range(4):
+            scores = q[:, i, head, None] @ k[:, keys, head // 2].transpose(1, 2) * 0.3
+            wanted = (scores.softmax(-1) @ v[:, keys, head // 2])[:, 0]
+            assert torch.allclose(found[:, i, head], wanted, atol=1e-5)

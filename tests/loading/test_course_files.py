@@ -1,6 +1,7 @@
 """What courses and their pupils write: which class is the model, and where its sizes stand."""
 
 import json
+import re
 
 import pytest
 
@@ -53,6 +54,57 @@ def test_constants_of_another_file_are_made_small(imported, prefix, write, logit
     assert len(loaded.model.blocks) == 3
     assert len(loaded.rebuild().blocks) == 3
     assert "n_layer was chosen as 3" in loaded.notes
+
+
+def test_a_size_that_another_file_cannot_make_is_chosen(write, logits_shape):
+    write("V = 3\ntext = open('nowhere.txt').read()\nvocab_size = len(set(text))\n", "letters.py")
+    write(
+        "from letters import vocab_size\nimport torch.nn as nn\nclass Head(nn.Linear):\n"
+        "    def __init__(self, width):\n        super().__init__(width, vocab_size)\n",
+        "head.py",
+    )
+    source = MODEL.replace("self, vocab_size, d_model", "self, d_model").replace(
+        "nn.Linear(d_model, vocab_size)", "Head(d_model)"
+    )
+    path = write(f"from head import Head\nfrom letters import vocab_size\n{source}")
+    loaded = load(f"{path}:Model")
+    assert logits_shape(loaded.model) == (3, 7, 97)
+    assert "vocab_size was chosen as 97" in loaded.notes
+
+
+HOLDERS = {
+    "object": "from dataclasses import dataclass\n@dataclass\nclass Sizes:\n"
+    "    bias: bool = False\n"
+    + "".join(f"    {name}: int = {value}\n" for name, value in LARGE.items())
+    + "sizes = Sizes()\n",
+    "class": "class sizes:\n    bias = False\n"
+    + "".join(f"    {name} = {value}\n" for name, value in LARGE.items()),
+    "mapping": f"sizes = {LARGE | {'bias': False}}\n",
+}
+
+
+@pytest.mark.parametrize("holder", HOLDERS)
+@pytest.mark.parametrize("beside", [True, False], ids=["another file", "the same file"])
+def test_what_holds_the_sizes_of_a_file_is_made_small(holder, beside, write, logits_shape):
+    source = BY_CONSTANTS.replace("config.", "sizes.")
+    if holder == "mapping":
+        source = re.sub(r"sizes\.(\w+)", r"sizes['\1']", source)
+    if beside:
+        write(HOLDERS[holder], "sizes_of_it.py")
+    first = "from sizes_of_it import sizes\n" if beside else HOLDERS[holder]
+    loaded = load(f"{write(first + source)}:Model")
+    assert logits_shape(loaded.model) == (3, 7, 97)
+    assert len(loaded.model.blocks) == len(loaded.rebuild().blocks) == 3
+    assert "sizes.n_layer was chosen as 3" in loaded.notes
+
+
+def test_sizes_that_are_given_to_one_class_and_read_by_another_agree(write, logits_shape):
+    source = CONFIGURED.replace(
+        "Attention(width, heads)", "Attention(config.n_embd, config.n_head)"
+    )
+    sizes = HOLDERS["object"].replace("sizes = Sizes()", "config = Sizes()")
+    loaded = load(f"{write(sizes + source)}:Model")
+    assert logits_shape(loaded.model) == (3, 7, 97)
 
 
 HEAD = """

@@ -238,3 +238,17 @@ def test_what_names_nothing_is_a_wrong_usage(spec):
     with pytest.raises(UsageError, match="does not name a subject") as caught:
         load(spec)
     assert caught.value.exit_status == 2
+
+
+def test_a_name_that_is_made_from_itself_is_told_once(write):
+    source = f"size = max(size, 3)\nfor size in range(3):\n    pass\n{MODEL}".replace(
+        "n_layer=2", "n_layer=size"
+    )
+    with pytest.raises(SubjectError, match="size is not defined"):
+        load(f"{write(source)}:Model")
+
+
+def test_the_library_that_is_not_installed_is_named_with_the_command(monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(SubjectError, match=r"transformers library: pip install 'theodolite\[hf\]'"):
+        load("hf:llama")

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from theodolite import audit
+from theodolite.fixtures.errors import SubjectError
 from theodolite.fixtures.subject.subject import Subject
 
 from .served import (
@@ -77,3 +78,9 @@ def test_a_cache_is_given_a_none_for_each_layer(write):
     subject = Subject.load(f"{write(NONE_A_LAYER)}:Row")
     assert "kv_caches is given as a list of None, one a layer" in subject.notes
     assert subject.run(subject.model, subject.random_ids(3, 7)).shape == (3, 7, 97)
+
+
+def test_what_one_token_raises_is_told_of_a_model_that_wants_one(write):
+    source = ONE_TOKEN.replace("self.keys[:rows, start_pos", "self.keys[:1, start_pos")
+    with pytest.raises(SubjectError, match="one token at a time; and with one token: RuntimeError"):
+        Subject.load(f"{write(source)}:Served")

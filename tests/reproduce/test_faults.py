@@ -49,6 +49,8 @@ FEW = {
     ("by_hand", "heads-averaged-not-joined"): ("heads.joined",),
     ("by_hand", "keys-and-values-read-the-raw-stream"): ("norm.streams",),
     ("by_hand", "itself-hidden"): ("inside.itself",),
+    ("by_hand", "activation-of-the-product"): ("feed_forward.form",),
+    ("serving", "one-row-of-the-table-for-all"): ("positions.rows",),
     ("by_hand", "padding-mask-dropped"): ("arguments.heeded",),
     ("sparse", "one-expert-more"): SPARSE,
     ("sparse", "shares-not-divided-by-their-sum"): SPARSE,
