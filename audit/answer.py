@@ -46,11 +46,11 @@ def answer(
     if prove is not None:
         causes = settled(subject, checks, causes, budget=prove, strict=strict)
     failed = {check.id: check for check in checks if check.outcome == "failed"}
-    causes = [
+    causes = tuple(
         _located(subject, cause, [failed[name] for name in cause.explains]) for cause in causes
-    ]
+    )
     sources = {name: line for name, check in failed.items() if (line := _source(subject, check))}
-    return Answer(tuple(causes), sources, tuple(_advice(subject)))
+    return Answer(causes, sources, tuple(_advice(subject)))
 
 
 def _advice(subject: Subject) -> list[dict[str, Any]]:

@@ -2,8 +2,9 @@
 
 The likeliest cause is asked which failures it explains: those that its known fault was seen to
 make, in whatever model, and those that accuse its own component. What is left is a second cause
-only where a check names its component as sure as trials make it, and faults of the first cause's
-component have never been seen to make that check fail. Otherwise the rest follows from the first.
+only where a check of one part names its component as sure as trials make it, and faults of the
+first cause's component have never been seen to make that check fail. Otherwise the rest follows
+from the first.
 """
 
 from __future__ import annotations
@@ -142,10 +143,21 @@ def _independent(
     if second.component == first.component:
         return False
     return any(
-        accused(said) == second.component and known.means(check, said, second.component) > _SURE
+        accused(said) == second.component
+        and check.partition(".")[0] in _OF_ONE_PART
+        and known.means(check, said, second.component) > _SURE
         for check, said in left.items()
         if said
     )
+
+
+_OF_ONE_PART = frozenset({
+    "causality", "inside", "rope", "norm", "heads", "groups", "feed_forward", "residual", "experts",
+    "tying", "loss", "generation",
+})  # fmt: skip
+"""Groups of checks that look at one part, or find the part where a difference enters. Others (a
+cache, padding, gradients, saving) see whatever goes wrong anywhere: they are no sign of a second
+fault where there is a first."""
 
 
 _SURE = 0.5

@@ -54,11 +54,13 @@ class Trial:
         fault: The fault's name.
         host: The model's name.
         symptoms: For every check that ran, what it said (see `symptom_of`).
+        shown: The causes that the model's numbers show; None where that was not looked at.
     """
 
     fault: str
     host: str
     symptoms: Mapping[str, str]
+    shown: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ def block(cause: Cause, report: Report) -> Block:
     checks = [check for check in report.checks if check.id in cause.explains]
     told = telling(checks, cause.component, cause.cause)
     says = _says(cause)
-    seen = [each for each in _evidence(cause, told) if each != says]
+    seen = [each for each in cause.evidence[:1] if each != says]
     if cause.proof is not None and cause.repair:
         seen.append(cause.repair)
     source = cause.source
@@ -146,20 +146,6 @@ def _says(cause: Cause) -> str:
         return cause.says
     known = cause_of(cause.cause) if cause.cause else None
     return known.says if known is not None else cause.says
-
-
-def _evidence(cause: Cause, told: list[Check]) -> list[str]:
-    """What shows the cause best: what was expected, measured and where, and what to look at."""
-    if not told or not told[0].expected:
-        return [*cause.evidence[:1]]
-    check = told[0]
-    parts = [f"Expected: {check.expected}"]
-    if number := measured(check):
-        parts.append(f"measured {number}")
-    where = [f"{key} {value}" for key, value in check.where.items() if key != "view"]
-    if where:
-        parts.append(f"at {', '.join(where)}")
-    return [f"{'; '.join(parts)}. {check.remedy}".rstrip()]
 
 
 def _shown_by(told: list[Check]) -> list[tuple[str, str]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from theodolite.diagnosis import accused
-from theodolite.held_out import held_out
+from theodolite.held_out import held_out, unseen_faults
 
 _HEAD = """# The kill matrix
 
@@ -24,6 +24,7 @@ _LEGEND = (
 
 _DIAGNOSIS = (
     "Each host is left out in turn, and its faults are diagnosed with what the others taught. "
+    "Component is how many were laid to their own component first. "
     "Precision, recall and F1 of the accused component are means over the components at fault; of "
     "the faults that were tried in another host too, how many are the first known cause, and how "
     "many are among the causes told."
@@ -85,9 +86,23 @@ def page(document: Mapping[str, Any]) -> str:
             _DIAGNOSIS,
             "",
             *_table(
-                ("host", "faults", "precision", "recall", "F1", "tried elsewhere", "first", "told"),
+                (
+                    "host",
+                    "faults",
+                    "component",
+                    "precision",
+                    "recall",
+                    "F1",
+                    "tried elsewhere",
+                    "first",
+                    "told",
+                ),
                 _held_out_rows(document),
             ),
+            "## Diagnosis of faults that it has not seen",
+            "",
+            *_unseen_lines(document),
+            "",
             "## Faults",
             "",
             _LEGEND,
@@ -113,7 +128,18 @@ def _held_out_rows(document: Mapping[str, Any]) -> Iterable[Sequence[str]]:
     for score in held_out(document):
         means = (f"{value:.2f}" for value in (score.precision, score.recall, score.f1))
         counts = (score.known, score.first, score.among)
-        yield (score.host, str(score.faults), *means, *map(str, counts))
+        yield (score.host, str(score.faults), str(score.component), *means, *map(str, counts))
+
+
+def _unseen_lines(document: Mapping[str, Any]) -> Iterable[str]:
+    found = unseen_faults(document)
+    yield (
+        "A tenth of the faults is left out in turn, with all their trials, and each is diagnosed "
+        f"in one host: of {found.trials} trials, {found.component} are laid to the component at "
+        "fault first. No trial tells the name of such a fault; the model's numbers may. They were "
+        f"looked at in {found.read} of these trials, of which {found.component_read} are laid to "
+        f"the component at fault first and {found.cause_read} told as the fault itself."
+    )
 
 
 def _fault_rows(

@@ -59,6 +59,7 @@ def trials_of(document: Mapping[str, Any]) -> list[Trial]:
             trial["fault"],
             trial["host"],
             {check: trial["failed"].get(check, PASSED) for check in _judged(document, trial)},
+            None if trial.get("shown") is None else tuple(trial["shown"]),
         )
         for trial in document["trials"]
         if trial["fault"] in known and trial["failed"]
@@ -90,6 +91,7 @@ def digest(document: Mapping[str, Any]) -> dict[str, Any]:
                 "verdict": trial["verdict"],
                 "failed": {check: said for check, said in trial["checks"].items() if said},
                 "absent": [check for check in checks if check not in trial["checks"]],
+                **_shown(trial),
             }
             for trial in trials
         ],
@@ -110,6 +112,7 @@ def expanded(kept: Mapping[str, Any]) -> dict[str, Any]:
                 "checks": {
                     check: trial["failed"].get(check, PASSED) for check in _judged(kept, trial)
                 },
+                **_shown(trial),
             }
             for trial in kept["trials"]
         ],
@@ -131,6 +134,11 @@ def updated(known: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, 
         "mutants": list(described.values()),
         "trials": [*kept, *document["trials"]],
     }
+
+
+def _shown(trial: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Which causes the numbers of a trial showed, where that was looked at."""
+    return {} if trial.get("shown") is None else {"shown": list(trial["shown"])}
 
 
 def _judged(kept: Mapping[str, Any], trial: Mapping[str, Any]) -> list[str]:

@@ -175,7 +175,7 @@ def _candidates(
                 yield repair, fault
     for fault in faults:
         for repair in by_cause[fault.name]:
-            if repair.name not in given and repair.component == first:
+            if repair.general and repair.component == first and repair.name not in given:
                 given.add(repair.name)
                 yield repair, None
 

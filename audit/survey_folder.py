@@ -68,11 +68,12 @@ class SurveyFolder:
         """Whether the report that a line tells of is there."""
         return self.path.joinpath(line["report"]).is_file()
 
-    def add(self, line: Mapping[str, Any], report: Mapping[str, Any]) -> dict[str, Any]:
-        """Write a report, and then the line that tells of it; the line with the report's place."""
-        place = f"{REPORTS}/{_name(line['subject'])}.json"
-        self._write_whole(place, json.dumps(report, indent=2, ensure_ascii=False) + "\n")
-        told = {**line, "report": place}
+    def add(self, line: Mapping[str, Any], report: Mapping[str, Any], page: str) -> dict[str, Any]:
+        """Write a report and its page, then the line that tells of them; that line, whole."""
+        place = f"{REPORTS}/{_name(line['subject'])}"
+        self._write_whole(f"{place}.html", page)
+        self._write_whole(f"{place}.json", json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+        told = {**line, "report": f"{place}.json", "page": f"{place}.html"}
         self._writer.write(told)
         return told
 

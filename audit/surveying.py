@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import theodolite
 from theodolite.command_line import BUDGET
@@ -26,6 +26,9 @@ from theodolite.subject_digest import digest_of
 from theodolite.subject_list import Listed, subjects_in
 from theodolite.supervisor import Supervisor
 from theodolite.survey_folder import SurveyFolder
+
+if TYPE_CHECKING:
+    from theodolite.report import Report
 
 SCHEMA = "theodolite-survey/1"
 OUT = "survey"
@@ -53,11 +56,12 @@ class Survey:
 
     Attributes:
         lines: For each subject that was audited, in their order: {"subject", "verdict", "says",
-            "report", "seconds", "tries", "passes", "summary", "failed", "causes", "command",
-            "digest", ...}, as in its line of survey.jsonl.
+            "report", "page", "seconds", "tries", "passes", "summary", "failed", "causes",
+            "command", "digest", ...}, as in its line of survey.jsonl.
         left: The subjects that are still to be audited, where the survey was interrupted.
         notes: What is to be said of the survey as a whole.
-        out: The folder of lines, reports and index; "report" of a line is relative to it.
+        out: The folder of lines, reports and index; "report" and "page" of a line are
+            relative to it.
     """
 
     lines: tuple[Line, ...]
@@ -341,30 +345,46 @@ def _stale(order: _Order, line: Line, folder: SurveyFolder, *, retry: bool) -> s
     return None
 
 
-def _audit(order: _Order) -> dict[str, Any]:
-    """Audit a subject as ``theodolite audit`` does; its report as plain values."""
-    from theodolite.report import Report
+@dataclass(frozen=True)
+class _Told:
+    """A report as it is kept: as plain values, and as a page."""
 
+    document: dict[str, Any]
+    page: str
+
+    @classmethod
+    def of(cls, report: Report) -> _Told:
+        from theodolite.formats import html
+
+        return cls(report.to_dict(), html.write(report))
+
+    @classmethod
+    def unaudited(cls, order: _Order, why: str) -> _Told:
+        from theodolite.report import Report
+
+        return cls.of(Report(order.listed.words, error=why, command=order.job.command))
+
+
+def _audit(order: _Order) -> _Told:
+    """Audit a subject as ``theodolite audit`` does."""
     job = order.job
     if order.elsewhere:
         job = replace(job, path=tuple(sys.path))
     if not Path(job.folder).is_dir():
-        says = f"the machine of the Dask worker has no folder {job.folder}: it must see the same"
-        return Report(order.listed.words, error=f"{says} files", command=job.command).to_dict()
+        why = f"the Dask worker's machine has no folder {job.folder}: it must see the same files"
+        return _Told.unaudited(order, why)
     with Supervisor(job, order.limit) as supervisor:
         supervisor.run()
     if supervisor.interrupted is not None:
         sys.exit(1)  # this is no result
-    return supervisor.report().to_dict()
+    return _Told.of(supervisor.report())
 
 
-def _add(folder: SurveyFolder, ended: Ended[_Order, dict[str, Any]]) -> dict[str, Any]:
-    from theodolite.report import Report
-
-    order, report = ended.task, ended.result
-    if report is None:
-        error = f"it could not be audited: {ended.lost}"
-        report = Report(order.listed.words, error=error, command=order.job.command).to_dict()
+def _add(folder: SurveyFolder, ended: Ended[_Order, _Told]) -> dict[str, Any]:
+    order, told = ended.task, ended.result
+    if told is None:
+        told = _Told.unaudited(order, f"it could not be audited: {ended.lost}")
+    report = told.document
     line = {
         "subject": order.listed.words,
         "verdict": report["verdict"],
@@ -389,7 +409,7 @@ def _add(folder: SurveyFolder, ended: Ended[_Order, dict[str, Any]]) -> dict[str
         "asked": order.asked,
         "limits": order.limits,
     }
-    return folder.add(line, report)
+    return folder.add(line, report, told.page)
 
 
 def _says(report: Mapping[str, Any]) -> str:

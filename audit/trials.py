@@ -13,6 +13,7 @@ import torch
 
 import theodolite
 from theodolite.fixtures.errors import SubjectError
+from theodolite.fixtures.repairs.evidence import causes_shown
 from theodolite.fleet import Fleet
 from theodolite.properties.mutants import Mutant, load_hosts, load_mutants, pairs
 from theodolite.properties.mutants.hosts import AnyHost
@@ -89,8 +90,9 @@ def run_trials(plan: Sequence[Pair], fleet: Fleet) -> Iterator[dict[str, Any]]:
     go on in a new one. Closing the iterator early leaves the pairs that have not ended.
 
     Yields:
-        {"mutant", "host", "verdict", "checks": check id → symptom, "errors": [message],
-        "passes", "seconds"}; see `theodolite.diagnosis.symptom_of` for symptoms.
+        {"mutant", "host", "verdict", "checks": check id → symptom, "shown": [cause that the
+        numbers show], "errors": [message], "passes", "seconds"}; see
+        `theodolite.diagnosis.symptom_of` for symptoms.
     """
     for ended in fleet.each(_try, plan):
         if ended.result is not None:
@@ -103,25 +105,29 @@ def _try(pair: Pair) -> dict[str, Any]:
     torch.set_num_threads(1)
     mutant, host = _known()[pair]
     began = time.perf_counter()
+    shown: list[str] = []
     with nullcontext() if mutant is None else mutant.applied(host):
         try:
+            subject = host.subject(mutant)
             report = audit(
-                host.subject(mutant),
+                subject,
                 budget="standard" if mutant is None else mutant.budget,
                 strict=True,
                 prove=False,
             )
+            shown = causes_shown(subject) if report.symptoms else []
         except (SubjectError, LookupError) as error:
             report = Report(host.name, error=str(error))
-    return _told(pair, report, time.perf_counter() - began)
+    return _told(pair, report, time.perf_counter() - began, shown)
 
 
-def _told(pair: Pair, report: Report, seconds: float) -> dict[str, Any]:
+def _told(pair: Pair, report: Report, seconds: float, shown: Sequence[str] = ()) -> dict[str, Any]:
     return {
         "mutant": pair.mutant,
         "host": pair.host,
         "verdict": report.verdict,
         "checks": report.symptoms,
+        "shown": list(shown),
         "errors": [
             *([report.error] if report.error else []),
             *(f"{c.id}: {c.message}" for c in report.checks if c.outcome == "error"),

@@ -24,6 +24,7 @@ from theodolite.properties.source import (
     find_mutants,
     find_properties,
     find_scripts,
+    properties_in,
 )
 
 Kind = Literal["check", "claim", "cause", "known fault"]
@@ -201,17 +202,15 @@ def _of_claim(claim: Claim) -> Explanation:
 def _of_cause(cause: Cause) -> Explanation:
     faults = [each for name in cause.faults for each in _faults(name) if each.name == name]
     catching = {check for each in faults for check in each.caught_by}
-    files = files_naming(cause.names)
+    files = files_naming([*cause.names, *catching])
     naming = [
         each
-        for each in find_properties()
+        for path in files
+        for each in properties_in(path)
         if each.check is not None
         and (
             each.check in catching
-            or (
-                each.place.file in files
-                and set(cause.names) & set(causes_named(each.place.file, _function_of(each)))
-            )
+            or set(cause.names) & set(causes_named(each.place.file, _function_of(each)))
         )
     ]
     ids = [claim for each in faults or naming for claim in each.claims]

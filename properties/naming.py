@@ -29,7 +29,7 @@ def causes_named(file: Path, function: str) -> list[str]:
 
 
 def files_naming(names: Iterable[str]) -> list[Path]:
-    """The files of checks that give one of the names, themselves or by the instrument's advice."""
+    """The files of checks that have one of the names, themselves or in the instrument's advice."""
     wanted = _any_of(names)
     tools = [path for path in _advisers() if wanted.search(path.read_text(encoding="utf-8"))]
     imports = [re.compile(rf"from {re.escape(_module_name(path))} import") for path in tools]

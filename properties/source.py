@@ -79,12 +79,13 @@ def find_properties(folder: Path = PROPERTIES, mentioning: str = "") -> list[Pro
     return [
         replace(each, name=f"{path.relative_to(folder).as_posix()}::{each.name}")
         for path in _mentioning(sorted(folder.rglob("test_*.py")), mentioning)
-        for each in _properties_in(path)
+        for each in properties_in(path)
     ]
 
 
 @cache
-def _properties_in(path: Path) -> tuple[PropertySource, ...]:
+def properties_in(path: Path) -> tuple[PropertySource, ...]:
+    """The properties of one file, called by their functions' names."""
     return tuple(
         PropertySource(
             name=name,

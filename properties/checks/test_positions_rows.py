@@ -63,7 +63,7 @@ def _tables(view: View) -> Iterator[tuple[str, Tensor]]:
     looked = {
         look.weight
         for look in inside.recording.embeddings
-        if look.indices.shape[-1:] == (length,)
+        if tuple(look.indices.shape) in {(length,), (1, length), tuple(inside.ids.shape)}
         and not torch.equal(look.indices.expand_as(inside.ids), inside.ids)
         and bool((look.indices.reshape(-1, length).diff(dim=0) == 0).all())
     }

@@ -208,7 +208,7 @@ def _(own: Triangle) -> Tensor:
     return torch.ones(own.queries, own.keys, dtype=torch.bool)
 
 
-@triangle("diagonal-hidden", "ATT-4 ATT-5", "inside.weights_follow_scores")
+@triangle("diagonal-hidden", "ATT-4 ATT-5", "inside.itself")
 def _(own: Triangle) -> Tensor:
     """Positions do not see themselves, but for the first."""
     order = torch.arange(own.keys - own.queries, own.keys)[:, None]

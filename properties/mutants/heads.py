@@ -206,7 +206,7 @@ def _(own: Groups) -> Tensor:
     return own.x[:, :1].expand(-1, own.heads, -1, -1)
 
 
-@groups("groups-along-time", "MHA-2 AUD-2", "groups.members", needs="gqa")
+@groups("groups-along-time", "MHA-2 AUD-2", "causality.perturb", needs="gqa")
 def _(own: Groups) -> Tensor:
     """Keys and values are repeated along time, and then read as if heads had been repeated."""
     rows, _, length, width = own.x.shape

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from theodolite.properties.mutants.places import Norm, Part, final_norm, norm
-from theodolite.properties.mutants.registry import Patch, mutant
+from theodolite.properties.mutants.places import Built, Norm, Part, built, final_norm, norm
+from theodolite.properties.mutants.registry import Patch, mutant, source
 from theodolite.reference import block
 from theodolite.reference.attention import MultiHeadAttention
 from theodolite.reference.config import GPTConfig
@@ -336,3 +336,19 @@ def _(own: Norm) -> Tensor:
 def _(own: Part) -> Tensor:
     """The head reads the residual stream as it is."""
     return own.x
+
+
+@built("epsilon-of-one-layer", "NORM-1", "norm.alike", component="norm")
+def _(own: Built) -> None:
+    """The norms of one layer have a hundred times the epsilon of all others."""
+    for module in own.parts.layers()[1].modules():
+        for name in ("eps", "variance_epsilon"):
+            if isinstance(getattr(module, name, None), float):
+                setattr(module, name, 100 * getattr(module, name))
+
+
+# -- in the text of hosts ---------------------------------------------------------------
+
+
+source("one-layer-with-another-norm", "NORM-1", "norm.alike", component="norm",
+    says="One layer has a LayerNorm where all others have an RMSNorm.")  # fmt: skip

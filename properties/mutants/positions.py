@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from theodolite.properties.mutants.places import Lookup, Positions, lookup, positions
-from theodolite.properties.mutants.registry import Patch, mutant, source
+from theodolite.properties.mutants.registry import Patch, library, mutant, source
 from theodolite.reference import positions as reference_positions
 from theodolite.reference import rotary
 
@@ -216,3 +216,43 @@ source("bias-of-distance-by-query-length", "AUD-6 GEN-4", "cache.steps", compone
 source("positions-that-are-given-are-mislaid", "POS-3 ROPE-9", "positions.default",
     component="position",
     says="Positions that are given are read in the order of other rows, or as 0.")  # fmt: skip
+source("slopes-by-halves-of-the-heads", "POS-4", "positions.slopes", component="position",
+    says="Slopes of a bias by distance are made for half of the heads and used twice.")  # fmt: skip
+source("slopes-of-no-series", "POS-4", "positions.slopes", component="position",
+    says="Slopes of a bias by distance are 1, 1/2, 1/3 ..., no powers of one number.")  # fmt: skip
+
+
+@library(
+    "falcon-slopes-by-halves",
+    "POS-4",
+    "positions.slopes",
+    model="falcon",
+    component="position",
+    settings={"alibi": True},
+)
+def _(patch: Patch) -> None:
+    """Falcon's slopes are made for half of the heads, and used twice."""
+    from transformers.models.falcon import modeling_falcon
+
+    original = modeling_falcon.build_alibi_tensor
+
+    def build(attention_mask: Tensor, num_heads: int, dtype: torch.dtype) -> Tensor:
+        half: Tensor = original(attention_mask, num_heads // 2, dtype)
+        rows = half.unflatten(0, (len(attention_mask), num_heads // 2))
+        return rows.repeat(1, 2, 1, 1).flatten(0, 1)
+
+    patch.value(modeling_falcon, "build_alibi_tensor", build)
+
+
+@library("mpt-slopes-by-halves", "POS-4", "positions.slopes", model="mpt", component="position")
+def _(patch: Patch) -> None:
+    """MPT's slopes are made for half of the heads, and used twice."""
+    from transformers.models.mpt import modeling_mpt
+
+    original = modeling_mpt.build_mpt_alibi_tensor
+
+    def build(num_heads: int, *rest: Any, **options: Any) -> Tensor:
+        half: Tensor = original(num_heads // 2, *rest, **options)
+        return half.repeat(2, 1, 1)
+
+    patch.value(modeling_mpt, "build_mpt_alibi_tensor", build)

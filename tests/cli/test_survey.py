@@ -96,6 +96,7 @@ def test_the_document_tells_all(first, folder):
     assert report["command"] == bigram["command"]
     assert "--set vocab=17" in report["command"]
     assert report["summary"] == bigram["summary"]
+    assert "causality.past" in (folder / "found" / bigram["page"]).read_text("utf-8")
 
 
 def test_the_page_shows_all_and_asks_nothing_of_a_network(first, folder):
@@ -131,12 +132,12 @@ def test_a_subject_whose_files_have_changed_is_audited_anew(first, survey, folde
 def test_a_line_that_was_cut_off_is_as_if_it_were_not_there(tmp_path):
     line = {"subject": "a.py", "verdict": "pass"}
     with SurveyFolder(tmp_path / "found") as folder:
-        folder.add(line, {"whole": True})
+        folder.add(line, {"whole": True}, "")
     with (tmp_path / "found" / "survey.jsonl").open("a", encoding="utf-8") as file:
         file.write('{"subject": "b.py", "verd')
     with SurveyFolder(tmp_path / "found") as folder:
         assert set(folder.lines()) == {"a.py"}
-        folder.add({"subject": "c.py", "verdict": "fail"}, {})
+        folder.add({"subject": "c.py", "verdict": "fail"}, {}, "")
         assert set(folder.lines()) == {"a.py", "c.py"}
 
 

@@ -78,6 +78,7 @@ def test_a_fault_is_caught_where_it_is_put_and_its_part_is_named(name, place, of
             select=selected(mutant, host, often=often),
             budget=mutant.budget,
             strict=True,
+            prove=False,
         )
     said = [f"{c.id} ({c.component}, {c.cause}): {c.message}" for c in report.failures]
     if mutant.equivalent:

@@ -90,6 +90,8 @@ WITHOUT = {
     "inside.sinks",  # what a sink weighs takes more than a few lines to read off
     "declared.feed_forward",  # so are width and activation of a network
     "parameters.formula",  # it needs the anatomy
+    "positions.slopes",  # slopes are read off scores from which products are taken away
+    "norm.alike",  # so is the epsilon of a norm
     "padding.cache",  # where a mask is refused in one form and taken in another
 }
 """Checks of these faults whose failures may be without a script, and why."""

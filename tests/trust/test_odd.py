@@ -140,7 +140,7 @@ def test_a_layer_that_reads_what_another_has_kept_is_told():
     report = theodolite.audit(made(First), select="cache.steps")
     (failure,) = report.failures
     assert failure.cause == "cache-of-another-layer"
-    assert "layer 1 reads the keys and values that layer 0 has kept" in failure.message
+    assert "Layer 1 reads the keys and values that layer 0 has kept" in failure.message
 
 
 class Cancels(odd.Lectures):
