@@ -196,12 +196,13 @@ PLOTS: Mapping[str, tuple[str, Callable[[Report], Drawn]]] = {
 def _style() -> Any:
     from matplotlib import rc_context
 
-    ink = dict.fromkeys(
-        ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), _INK
-    )
     return rc_context(
         {
-            **ink,
+            "text.color": _INK,
+            "axes.edgecolor": _INK,
+            "axes.labelcolor": _INK,
+            "xtick.color": _INK,
+            "ytick.color": _INK,
             "svg.fonttype": "none",
             "svg.hashsalt": "theodolite",
             "font.size": 9,
@@ -229,7 +230,7 @@ def _square(shape: Sequence[int]) -> tuple[Figure, Axes]:
 
 
 def _bar(figure: Figure, image: Any, axes: Axes, label: str) -> None:
-    figure.colorbar(image, ax=axes, shrink=0.8, label=label).outline.set_visible(False)  # type: ignore[operator]
+    figure.colorbar(image, ax=axes, shrink=0.8, label=label).outline.set_visible(False)
 
 
 def _mark(axes: Axes, cells: Sequence[tuple[int, int]]) -> None:

@@ -25,9 +25,6 @@ TRIES = 5
 COST = 3.0
 """No further remedy is tried once all of them together cost so many times the audit."""
 
-PROVED = 0.99
-"""The probability of a cause that is proved: as often as trials at least found it right."""
-
 _SLOW = frozenset({
     "causality", "padding", "cache", "generation", "gradient", "training", "backend", "length",
     "precision", "state", "packing",
@@ -96,7 +93,7 @@ def settled(
         component=proof.component,
         cause=fault.name if fault else (first.cause if same else proof.repair.name),
         says=fault.sentence if fault else (first.says if same else proof.repair.says),
-        probability=PROVED,
+        probability=next((p for known, p in ranking if known == fault), first.probability),
         explains=tuple(c.id for c in checks if c.id in proof.mended),
         evidence=first.evidence,
         proof="repaired",

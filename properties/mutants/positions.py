@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -239,7 +240,8 @@ def _(patch: Patch) -> None:
     def build(attention_mask: Tensor, num_heads: int, dtype: torch.dtype) -> Tensor:
         half: Tensor = original(attention_mask, num_heads // 2, dtype)
         rows = half.unflatten(0, (len(attention_mask), num_heads // 2))
-        return rows.repeat(1, 2, 1, 1).flatten(0, 1)
+        both: Tensor = rows.repeat(1, 2, 1, 1).flatten(0, 1)
+        return both
 
     patch.value(modeling_falcon, "build_alibi_tensor", build)
 
@@ -249,7 +251,7 @@ def _(patch: Patch) -> None:
     """MPT's slopes are made for half of the heads, and used twice."""
     from transformers.models.mpt import modeling_mpt
 
-    original = modeling_mpt.build_mpt_alibi_tensor
+    original: Callable[..., Tensor] = modeling_mpt.build_mpt_alibi_tensor
 
     def build(num_heads: int, *rest: Any, **options: Any) -> Tensor:
         half: Tensor = original(num_heads // 2, *rest, **options)
