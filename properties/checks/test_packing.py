@@ -27,6 +27,7 @@ _SHORTEST = 6
         "sharpened",
         "other backend",
     ),
+    budget="standard",
 )
 def test_packed_documents_do_not_see_each_other(view: View) -> None:
     """Another text in one document changes no other; and each has the logits that it has alone.

@@ -64,7 +64,7 @@ def test_a_mask_that_changes_logits_hides_what_it_masks(subject: Subject) -> Non
     )
 
 
-@check("padding.ones", "AUD-5", component="padding")
+@check("padding.ones", "AUD-5", component="padding", budget="standard")
 def test_a_mask_of_ones_is_no_mask(view: View) -> None:
     """Where nothing is hidden, the mask changes nothing: causality stays."""
     padding = padding_of(view.subject)
