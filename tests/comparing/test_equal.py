@@ -78,3 +78,16 @@ def test_key_heads_in_turns_are_a_reordering_that_is_said(compared):
     weights = compared(FusedTiled, Decoder).to_dict()["weights"]
     hows = {each["b"]: each["how"] for each in weights["map"]}
     assert "the heads in the order of their groups" in hows["layers.0.q.weight"]
+
+
+class Negated(Decoder):
+    """Queries and keys with another sign, and positions from 1 on: their products are the same."""
+
+    def rotate(self, x):
+        moved = super().rotate(torch.cat([x[..., :1, :], x], dim=-2))
+        return -moved[..., 1:, :]
+
+
+def test_queries_and_keys_that_are_others_alike_do_not_part():
+    found = theodolite.compare(Decoder, Negated)
+    assert found.verdict == "equal", found.sentences()
