@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from theodolite.diagnosis import Diagnostician, Suspect, accused, symptom_of
 from theodolite.fixtures.judging.check import Check
+from theodolite.properties.catalogue import cause_of
 
 if TYPE_CHECKING:
     from theodolite.fixtures.judging.source_line import SourceLine
@@ -166,7 +167,8 @@ _SURE = 0.5
 
 def _cause(suspect: Suspect, checks: Sequence[Check]) -> Cause:
     told = telling(checks, suspect.component, suspect.cause)
-    says = suspect.sentence or (told[0].message if told else "")
+    described = cause_of(suspect.cause) if suspect.cause else None
+    says = suspect.sentence or (described.says if described else told[0].message if told else "")
     return Cause(
         component=suspect.component,
         cause=suspect.cause,

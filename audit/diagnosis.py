@@ -188,7 +188,7 @@ class Diagnostician:
         symptoms: Mapping[str, str],
         failed: Sequence[str],
     ) -> Suspect:
-        if cause is None:
+        if cause is None or self._named_otherwise(cause, symptoms, failed):
             speaks = [c for c in failed if component in self._vote(c, symptoms[c])]
             own = Counter(
                 symptoms[c].partition("/")[2] for c in speaks if accused(symptoms[c]) == component
@@ -199,6 +199,14 @@ class Diagnostician:
         seen = self._seen[cause]
         speaks = [c for c in failed if c in seen and seen[c][PASSED] < seen[c].total()]
         return Suspect(component, cause, self._faults[cause].sentence, score, tuple(speaks))
+
+    def _named_otherwise(
+        self, fault: str, symptoms: Mapping[str, str], failed: Sequence[str]
+    ) -> bool:
+        """Whether checks name a cause in the fault's component that they never named for it."""
+        component, seen = self._faults[fault].component, self._seen[fault]
+        named = [c for c in failed if symptoms[c].startswith(f"{component}/")]
+        return bool(named) and not any(seen[c][symptoms[c]] for c in named if c in seen)
 
     def _components(
         self, evidence: _Evidence, symptoms: Mapping[str, str], failed: Sequence[str]
