@@ -26,7 +26,17 @@ roundings in a row. Where all of them go apart, 2·126·2⁻²⁴ = 1.5e-5; this
 """
 
 
-@ANY_HOST
+OFTEN = ("reference", "nano", "llama", "serving")
+"""Hosts that every run audits whole; their faults are tried in all, and the slow suite has them."""
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        pytest.param(host, id=name, marks=[] if name in OFTEN else [pytest.mark.slow])
+        for name, host in HOSTS.items()
+    ],
+)
 def test_a_host_without_a_fault_passes_the_audit(host):
     report = theodolite.audit(host.subject(), strict=True)
     assert report.verdict == "pass", [c for c in report.checks if c.outcome != "passed"]

@@ -29,41 +29,45 @@ MANY_LINES = {"flex-without-its-scale"}
 
 FEW = {
     ("by_hand", "mask-after-softmax"): ("causality.prefix", "inside.rows_sum_to_one"),
-    ("by_hand", "fused-dropout-in-evaluation"): ("state.repeat",),
-    ("by_hand", "routing-weights-across-tokens"): ("causality.prefix",),
     ("by_hand", "rope-keys-one-late"): ("rope",),
-    ("by_hand", "mean-square-squared"): ("norm.formula",),
     ("by_hand", "feed-forward-added-to-the-blocks-input"): ("residual.sum",),
-    ("llama-text", "scale-by-model-width"): ("inside.scale",),
-    ("llama-text", "swiglu-without-gate"): ("feed_forward.branches",),
     ("llama-text", "a-buffer-that-is-not-saved"): ("state.files",),
     ("serving", "new-keys-before-old"): ("cache.chunks",),
     ("serving", "loss-does-not-shift-in-the-model"): ("loss.own_logits",),
     ("serving", "top-k-leaves-a-small-chance"): ("generation.top_k",),
     ("serving", "padding-counted-as-positions"): ("padding.alone",),
-    ("serving", "one-position-vector-for-all"): ("positions.lookup",),
     ("serving", "a-buffer-that-is-not-saved"): ("state",),
-    ("serving", "bias-made-a-mask-in-evaluation"): ("backend.modes",),
-    ("by_hand", "epsilon-left-out"): ("norm.epsilon",),
-    ("by_hand", "swiglu-adds-its-branches"): ("feed_forward.branches",),
-    ("by_hand", "heads-averaged-not-joined"): ("heads.joined",),
     ("by_hand", "keys-and-values-read-the-raw-stream"): ("norm.streams",),
-    ("by_hand", "itself-hidden"): ("inside.itself",),
-    ("by_hand", "activation-of-the-product"): ("feed_forward.form",),
     ("serving", "one-row-of-the-table-for-all"): ("positions.rows",),
     ("by_hand", "padding-mask-dropped"): ("arguments.heeded",),
     ("sparse", "one-expert-more"): SPARSE,
     ("sparse", "shares-not-divided-by-their-sum"): SPARSE,
-    ("sparse", "shares-in-another-order"): SPARSE,
-    ("sparse", "last-expert-never-called"): SPARSE,
-    ("sparse", "second-head-copies-the-first"): SPARSE,
-    ("sparse", "one-key-head-for-all"): SPARSE,
     ("training", "angles-in-half-precision"): ("precision.late",),
-    ("training", "bias-on-all-scores"): ("precision.half",),
     ("training", "checkpoint-draws-dropout-anew"): ("gradient.checkpointing",),
     ("training", "gain-gradient-averaged-over-rows"): ("gradient.slope",),
 }
 """What every run shows, and the checks that are run for it; the slow suite has all."""
+
+MORE = {
+    ("by_hand", "fused-dropout-in-evaluation"): ("state.repeat",),
+    ("by_hand", "routing-weights-across-tokens"): ("causality.prefix",),
+    ("by_hand", "mean-square-squared"): ("norm.formula",),
+    ("llama-text", "scale-by-model-width"): ("inside.scale",),
+    ("llama-text", "swiglu-without-gate"): ("feed_forward.branches",),
+    ("serving", "one-position-vector-for-all"): ("positions.lookup",),
+    ("serving", "bias-made-a-mask-in-evaluation"): ("backend.modes",),
+    ("by_hand", "epsilon-left-out"): ("norm.epsilon",),
+    ("by_hand", "swiglu-adds-its-branches"): ("feed_forward.branches",),
+    ("by_hand", "heads-averaged-not-joined"): ("heads.joined",),
+    ("by_hand", "itself-hidden"): ("inside.itself",),
+    ("by_hand", "activation-of-the-product"): ("feed_forward.form",),
+    ("sparse", "shares-in-another-order"): SPARSE,
+    ("sparse", "last-expert-never-called"): SPARSE,
+    ("sparse", "second-head-copies-the-first"): SPARSE,
+    ("sparse", "one-key-head-for-all"): SPARSE,
+    ("training", "bias-on-all-scores"): ("precision.half",),
+}
+"""The same for the slow suite."""
 
 ALONE = {
     "one-position-vector-for-all", "epsilon-left-out", "swiglu-adds-its-branches",
@@ -83,7 +87,10 @@ def select_for(host, mutant):
 
 def cases():
     """Few of each kind for every run, and, marked slow, all with all that know of them."""
-    yield from (pytest.param(*key, select, id="-".join(key)) for key, select in FEW.items())
+    for key, select in (FEW | MORE).items():
+        yield pytest.param(
+            *key, select, id="-".join(key), marks=[pytest.mark.slow] if key in MORE else []
+        )
     for host in HOSTS.values():
         for name in host.changes.keys() & MUTANTS.keys():
             select = select_for(host.name, MUTANTS[name])
