@@ -152,7 +152,10 @@ def _shown_by(told: list[Check]) -> list[tuple[str, str]]:
     """What shows a cause without the audit, or else by one check alone."""
     script = next((check.script for check in told if check.script), "")
     again = next((check.reproduce for check in told if check.reproduce), "")
-    return [("Script", script)] if script else [("Again", again)]
+    if script:
+        return [("Script", script)]
+    why = next((check.no_script for check in told if check.no_script), "")
+    return [("Script", f"none: {why}" if why else ""), ("Again", again)]
 
 
 def _counts(report: Report) -> list[str]:

@@ -104,7 +104,7 @@ def _(own: Padding) -> Tensor:
     return own(mask=1 - own.mask.long())
 
 
-@padding("padding-mask-dropped", "AUD-5 AUD-13", "arguments.heeded padding.hides")
+@padding("padding-mask-dropped", "AUD-5", "arguments.heeded padding.hides")
 def _(own: Padding) -> Tensor:
     """The mask is taken, and hides nothing."""
     return own(mask=torch.ones_like(own.mask))

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from decoders import Biased, Decoder, Fused, FusedOnePlus, FusedTiled, Kernel, Pairs
+from written import Biased, Decoder, Fused, FusedOnePlus, FusedTiled, Kernel, Pairs
 
 import theodolite
 from theodolite.fixtures.comparing.map_file import read_map

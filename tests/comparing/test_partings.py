@@ -7,7 +7,7 @@ import jsonschema
 import pytest
 import torch
 import torch.nn.functional as F
-from decoders import Biased, D, Decoder, OnePlus, Pairs, Tiled
+from written import Biased, D, Decoder, OnePlus, Pairs, Tiled
 
 import theodolite
 

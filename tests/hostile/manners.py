@@ -150,14 +150,14 @@ HARMLESS = {
 
 KINDS = {
     # what is no table of logits: what forward gives, or the factory; statuses; words
-    "softmax": ("logits.softmax(-1)", {1}, "these are probabilities"),
+    "softmax": ("logits.softmax(-1)", {1}, "gives probabilities, not logits"),
     "integers": ("(logits * 1000).long()", {3}, "int64"),
     "complex": ("logits.to(torch.complex64)", {3}, "complex64"),
     "sparse": ("logits.to_sparse()", {3}, "sparse"),
     "text": ("'logits'", {3}, "str"),
     "nothing": ("None", {3}, "None"),
     "nan_sometimes": ("logits if self.calls % 17 else logits * float('nan')", {1}, ""),
-    "no_grad": ("logits.detach()", {1}, "carry none"),
+    "no_grad": ("logits.detach()", {1}, "carry no gradient"),
     "log_softmax": ("logits.log_softmax(-1)", {0}, ""),
 }
 
