@@ -9,6 +9,7 @@ from typing import Any
 
 import theodolite
 from theodolite.formats.problems import Problem, problems
+from theodolite.properties.explanations import Explanation, explanation_of, sections
 from theodolite.report import Report
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -43,12 +44,25 @@ def write(report: Report) -> str:
 
 def _rule(code: str, found: list[Problem]) -> dict[str, Any]:
     first = next(problem for problem in found if problem.code == code)
-    return {
+    rule = {
         "id": code,
         "shortDescription": {"text": first.says},
-        "help": {"text": f"theodolite explain {code.rpartition('.')[2]}"},
         "defaultConfiguration": {"level": first.level},
     }
+    explanation = explanation_of(code) or explanation_of(code.partition(".")[2])
+    return rule if explanation is None else rule | {"help": _help(explanation)}
+
+
+def _help(explanation: Explanation) -> dict[str, str]:
+    """What `theodolite explain` says, plain and as Markdown."""
+    plain, marked = [], []
+    for part in sections(explanation):
+        said = [*part.texts, *(": ".join(filter(None, (n.name, n.says))) for n in part.names)]
+        code = [part.code] if part.code else []
+        plain += [part.title, *said, *code, ""]
+        marked += [f"**{part.title}**", "", *(f"- {text}" for text in said), ""]
+        marked += ["```python", part.code, "```", ""] if part.code else []
+    return {"text": "\n".join(plain).strip(), "markdown": "\n".join(marked).strip()}
 
 
 def _result(problem: Problem, codes: list[str], report: Report) -> dict[str, Any]:

@@ -64,6 +64,7 @@ def test_sarif_is_valid_and_places_each_problem(report):
     assert [each["level"] for each in (first, second, third)] == ["error", "error", "warning"]
     assert rules[first["ruleIndex"]] == first["ruleId"]
     assert run["invocations"][0]["executionSuccessful"] is True
+    assert "**What to do**" in run["tool"]["driver"]["rules"][2]["help"]["markdown"]
 
 
 def test_the_same_fault_keeps_its_fingerprint_when_lines_move(report):
