@@ -192,9 +192,10 @@ transformers = pytest.importorskip("transformers")
 @pytest.mark.parametrize("how", ["live", "factory"])
 def test_a_live_model_of_the_library_has_its_configuration(family, key, how):
     from theodolite.fixtures.loading.huggingface.model import load_huggingface
+    from theodolite.fixtures.loading.trying import Manner
 
     def make():
-        return load_huggingface(f"{family}ForCausalLM", {}).model
+        return load_huggingface(f"{family}ForCausalLM", {}, Manner()).model
 
     by_name = Subject.load(f"hf:{family}ForCausalLM")
     given = Subject.load(make() if how == "live" else make)
@@ -205,8 +206,9 @@ def test_a_live_model_of_the_library_has_its_configuration(family, key, how):
 
 def test_a_live_gpt_neo_passes():
     from theodolite.fixtures.loading.huggingface.model import load_huggingface
+    from theodolite.fixtures.loading.trying import Manner
 
-    model = load_huggingface("gpt_neo", {}).model
+    model = load_huggingface("gpt_neo", {}, Manner()).model
     assert not says(theodolite.audit(model, select=["inside", "declared", "generation"]))
 
 
