@@ -364,3 +364,31 @@ class Inline(nn.Module):
         for block in self.blocks:
             x = block(x)
         return self.head(self.norm(x))
+
+
+class TwiceAttendingBlock(nn.Module):
+    """Two attentions and a network, as decoders of torch have them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.MultiheadAttention(WIDTH, HEADS, batch_first=True)
+        self.second = nn.MultiheadAttention(WIDTH, HEADS, batch_first=True)
+        self.norms = nn.ModuleList(nn.LayerNorm(WIDTH) for _ in range(3))
+        self.network = nn.Sequential(
+            nn.Linear(WIDTH, 4 * WIDTH), nn.ReLU(), nn.Linear(4 * WIDTH, WIDTH)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
+        for norm, attention in zip(self.norms, (self.first, self.second), strict=False):
+            y = norm(x)
+            x = x + attention(y, y, y, attn_mask=hidden, need_weights=False)[0]
+        return x + self.network(self.norms[2](x))
+
+
+class Crossed(Inline):
+    """A model of such blocks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(TwiceAttendingBlock() for _ in range(2))

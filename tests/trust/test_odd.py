@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 
 import theodolite
+from theodolite.fixtures.anatomy.blocks import blocks_in
+from theodolite.fixtures.anatomy.feed_forward import feed_forwards
 from theodolite.fixtures.serving.finding_decoder import decoder_of
 from theodolite.fixtures.subject.subject import Subject
 
@@ -169,3 +171,8 @@ def test_a_model_that_rounds_little_has_no_such_excuse():
     assert view.own_noise < view.relation_bound
     with pytest.raises(AssertionError, match="agree"):
         view.same(logits + 1.1 * view.relation_bound, logits, "two ways to the logits agree")
+
+
+def test_a_second_attention_in_a_block_is_no_feed_forward_network():
+    found = feed_forwards(*blocks_in(Subject.load(made(odd.Crossed)).views.as_given))
+    assert [network.path for network in found] == ["blocks.0.network", "blocks.1.network"]
