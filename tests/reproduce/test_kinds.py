@@ -49,7 +49,8 @@ KINDS = {
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_script_of_a_kind_shows_it(kind, reproduce, shows_and_mends, tmp_path):
+def test_the_script_of_a_kind_shows_it(kind, reproduce, shows_and_mends, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # one of them writes a file where it runs
     check, right, wrong = KINDS[kind]
     text = mended = BY_HAND.text()
     for old, new in zip(right.split("|"), wrong.split("|"), strict=True):
