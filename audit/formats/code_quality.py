@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 
 from theodolite.formats.problems import problems
@@ -18,9 +17,7 @@ def write(report: Report) -> str:
             "check_name": problem.code,
             "description": problem.says,
             "severity": _SEVERITIES[problem.level],
-            "fingerprint": hashlib.sha256(
-                f"{report.subject}\0{problem.code}\0{problem.function}".encode()
-            ).hexdigest(),
+            "fingerprint": problem.fingerprint,
             "location": {
                 "path": problem.file or "pyproject.toml",
                 "lines": {"begin": problem.line or 1},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ class Problem:
         file: As seen from the current folder, with slashes; None where none is known.
         line: Its line, from 1; None where none is known.
         function: The function that the line stands in, or "".
+        fingerprint: The same for the same fault in the same function, on whatever line it stands.
     """
 
     code: str
@@ -31,6 +33,7 @@ class Problem:
     file: str | None = None
     line: int | None = None
     function: str = ""
+    fingerprint: str = ""
 
     @property
     def place(self) -> str:
@@ -54,17 +57,23 @@ def problems(report: Report) -> Iterator[Problem]:
     for check in report.hazards:
         if check.id not in explained:
             yield _problem(report, check.id, "warning", check.message, check.source)
-    for advice in getattr(report, "advice", ()):
+    for advice in report.advice:
         yield _problem(report, "advice", "note", advice["says"], None)
 
 
 def _problem(
     report: Report, code: str, level: Level, says: str, source: Mapping[str, Any] | None
 ) -> Problem:
-    if source is None:
-        return Problem(code, level, says, _file_of(report.subject))
+    function = "" if source is None else source["function"]
+    named = "\0".join((report.subject, code, function))
     return Problem(
-        code, level, says, _seen_from_here(source["file"]), source["line"], source["function"]
+        code,
+        level,
+        says,
+        _file_of(report.subject) if source is None else _seen_from_here(source["file"]),
+        None if source is None else source["line"],
+        function,
+        hashlib.sha256(named.encode()).hexdigest(),
     )
 
 

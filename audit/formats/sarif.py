@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -36,7 +35,7 @@ def write(report: Report) -> str:
             {"executionSuccessful": report.error is None, "commandLine": report.command}
         ],
         "columnKind": "unicodeCodePoints",
-        "results": [_result(problem, codes, report) for problem in found],
+        "results": [_result(problem, codes) for problem in found],
     }
     document = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
@@ -65,16 +64,13 @@ def _help(explanation: Explanation) -> dict[str, str]:
     return {"text": "\n".join(plain).strip(), "markdown": "\n".join(marked).strip()}
 
 
-def _result(problem: Problem, codes: list[str], report: Report) -> dict[str, Any]:
+def _result(problem: Problem, codes: list[str]) -> dict[str, Any]:
     result: dict[str, Any] = {
         "ruleId": problem.code,
         "ruleIndex": codes.index(problem.code),
         "level": problem.level,
         "message": {"text": problem.says},
-        # the same fault in the same function is the same alert, on whatever line it stands
-        "partialFingerprints": {
-            "theodolite/v1": _fingerprint(report.subject, problem.code, problem.function)
-        },
+        "partialFingerprints": {"theodolite/v1": problem.fingerprint},
     }
     if problem.file is not None:
         physical: dict[str, Any] = {"artifactLocation": {"uri": _uri(problem.file)}}
@@ -92,7 +88,3 @@ def _uri(file: str) -> str:
     if path.is_absolute():
         return Path(file).as_uri()
     return Path("/", file).as_uri().removeprefix("file:///")
-
-
-def _fingerprint(*parts: str) -> str:
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]

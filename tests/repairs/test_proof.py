@@ -87,6 +87,14 @@ def test_the_numbers_of_a_model_without_a_fault_show_none(host):
     assert shown_in(HOSTS[host].subject()) == set()
 
 
+@pytest.mark.parametrize("host", ["nano", "mixture"])
+def test_a_sight_that_is_not_so_is_refuted_and_a_window_refutes_none(host):
+    with faulty("mask-shows-the-next", host) as subject:
+        assert shown(subject, "mask-shows-the-next") is not False
+        assert shown(subject, "mask-transposed") is False
+        assert shown(subject, "mask-inverted") is False
+
+
 def test_every_cause_of_a_repair_is_a_fault_that_is_known():
     assert set(MUTANTS) >= CAUSES
     assert len(CAUSES) >= 60

@@ -333,6 +333,10 @@ class Sinks(nn.Module):
         return self.head(self.norm(x))
 
 
+def network() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.ReLU(), nn.Linear(4 * WIDTH, WIDTH))
+
+
 class InlineBlock(nn.Module):
     """Attention is written in the block itself, and its network is an `nn.Sequential`."""
 
@@ -340,9 +344,7 @@ class InlineBlock(nn.Module):
         super().__init__()
         self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
         self.first, self.second = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
-        self.network = nn.Sequential(
-            nn.Linear(WIDTH, 4 * WIDTH), nn.ReLU(), nn.Linear(4 * WIDTH, WIDTH)
-        )
+        self.network = network()
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.first(x)
@@ -374,9 +376,7 @@ class TwiceAttendingBlock(nn.Module):
         self.first = nn.MultiheadAttention(WIDTH, HEADS, batch_first=True)
         self.second = nn.MultiheadAttention(WIDTH, HEADS, batch_first=True)
         self.norms = nn.ModuleList(nn.LayerNorm(WIDTH) for _ in range(3))
-        self.network = nn.Sequential(
-            nn.Linear(WIDTH, 4 * WIDTH), nn.ReLU(), nn.Linear(4 * WIDTH, WIDTH)
-        )
+        self.network = network()
 
     def forward(self, x: Tensor) -> Tensor:
         hidden = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
